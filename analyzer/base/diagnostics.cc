@@ -1,0 +1,42 @@
+#include "analyzer/base/diagnostics.h"
+
+#include <algorithm>
+
+namespace s2t {
+namespace {
+
+std::string join_lines(const std::string& file, const std::vector<Diagnostic>& diagnostics) {
+  std::string text;
+  for (const Diagnostic& d : diagnostics) {
+    if (!text.empty()) text += '\n';
+    text += to_string(d, file);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const Diagnostic& d, const std::string& file) {
+  std::string text = file + ": ";
+  if (!d.pointer.empty()) text += d.pointer + ": ";
+  text += d.found;
+  if (!d.expected.empty()) text += "; expected " + d.expected;
+  text += '.';
+  if (!d.advice.empty()) text += ' ' + d.advice;
+  return text + " [" + d.slug + "]";
+}
+
+UserError::UserError(std::string file, std::vector<Diagnostic> diagnostics)
+    : std::runtime_error(join_lines(file, diagnostics)),
+      file_(std::move(file)),
+      diagnostics_(std::move(diagnostics)) {}
+
+void Diagnostics::add(Diagnostic d) {
+  if (std::find(list_.begin(), list_.end(), d) == list_.end()) list_.push_back(std::move(d));
+}
+
+void Diagnostics::throw_if_any() const {
+  if (any()) throw UserError(file_, list_);
+}
+
+}  // namespace s2t

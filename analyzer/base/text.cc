@@ -1,0 +1,105 @@
+#include "analyzer/base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace s2t {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i) text += separator;
+    text += parts[i];
+  }
+  return text;
+}
+
+std::string commas(uint64_t n) {
+  std::string digits = std::to_string(n);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string closest(std::string_view word, std::span<const std::string> candidates) {
+  if (word.size() > 64) return "";  // nobody misspells that much
+  const size_t limit = word.size() <= 2 ? 1 : word.size() <= 5 ? 2 : 3;
+  size_t best = limit + 1;
+  std::string found;
+  for (const std::string& candidate : candidates) {
+    if (candidate == word || candidate.size() > 96) continue;
+    const size_t d = edit_distance(word, candidate);
+    if (d < best && d < std::max(word.size(), candidate.size())) {
+      best = d;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const std::string best = closest(word, candidates);
+  return best.empty() ? "" : "Did you mean " + quoted(best) + "?";
+}
+
+std::string quoted_list(std::span<const std::string> candidates, size_t limit) {
+  std::string text;
+  for (size_t i = 0; i < std::min(limit, candidates.size()); ++i) {
+    if (i) text += ", ";
+    text += quoted(candidates[i]);
+  }
+  if (candidates.size() > limit) text += fmt::format(" and {} more", candidates.size() - limit);
+  return text;
+}
+
+size_t display_width(std::string_view text) {
+  size_t columns = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c & 0xC0) == 0x80) continue;  // continuation byte
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0u;
+    const bool combining = (c == 0xCC) || (c == 0xCD && next < 0xB0);  // U+0300 .. U+036F
+    if (!combining) ++columns;
+  }
+  return columns;
+}
+
+}  // namespace s2t

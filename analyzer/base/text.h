@@ -1,0 +1,32 @@
+// Small words about words: joining, digit grouping, quoting and "did you mean".
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace s2t {
+
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+// 1048576 -> "1,048,576"
+std::string commas(uint64_t n);
+
+// "h_1" with quotes; inner quotes, backslashes and control characters are escaped.
+std::string quoted(std::string_view text);
+
+// The candidate closest to `word` if it is close enough to be a slip of the finger, else "".
+std::string closest(std::string_view word, std::span<const std::string> candidates);
+
+// `Did you mean "tp"?` or "" if nothing is close.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+// `"a", "b"`: the candidates quoted, at most `limit` of them, then "and 3 more".
+std::string quoted_list(std::span<const std::string> candidates, size_t limit = 8);
+
+// Terminal columns that UTF-8 text takes: one per code point, none for a combining mark.
+size_t display_width(std::string_view text);
+
+}  // namespace s2t
