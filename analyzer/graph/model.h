@@ -1,0 +1,180 @@
+// A model as its author states it: plain data, names still unresolved, every part with the JSON
+// pointer it came from. Readers (io/model_json, io/hf_config) fill it; `build_graph` turns it into
+// a `Graph`. Known here: what can be said. Not known: whether it makes sense.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "analyzer/base/dtype.h"
+
+namespace s2t {
+
+// What the ranks along an axis share.
+//   model:    one copy of the model is split over it (tp, sp, etp)
+//   data:     different samples or tokens; only the gradient synchronisation reduces over it
+//             (dp, cp, ep, edp)
+//   pipeline: different stages; never part of a layout
+enum class AxisKind : uint8_t { model, data, pipeline };
+
+// How a replicated value's gradient is held on a model axis (docs/notation.md, "two conventions").
+//   global:   one loss, computed redundantly (Megatron, DTensor)
+//   per_rank: the objective is the sum of every rank's loss (torch.distributed.nn.functional)
+enum class Convention : uint8_t { global, per_rank };
+
+struct AxisDecl {
+  std::string name;
+  int64_t size = 1;
+  AxisKind kind = AxisKind::model;
+  // Slowest first; product = size. Each part may be named in layouts like an axis of its own
+  // (tp 16 = kv 8 x kvrep 2 for a model with 8 KV heads).
+  std::vector<AxisDecl> parts;
+  std::string pointer;
+};
+
+struct MeshDecl {
+  std::optional<int64_t> world;         // checked against the product when stated
+  std::vector<AxisDecl> axes;           // slowest-varying first, after "order" was applied
+  std::vector<AxisDecl> expert_axes;    // a second factorisation of the same ranks, or empty
+  std::vector<std::string> group_order; // axes in the order in which their groups are created;
+                                        // empty: fastest axis first
+  std::string pointer = "/mesh";
+};
+
+// Placement text per axis name: "R", "S(1)", "P", "P(max)".
+struct LayoutDecl {
+  struct Entry {
+    std::string axis;
+    std::string placement;
+    std::string pointer;
+  };
+  std::vector<Entry> entries;
+  std::string pointer;
+};
+
+struct DimDecl {
+  int64_t size = 0;
+  bool batch = false;  // written "batch": the batch dim, split over the batch axes
+};
+
+enum class Residual : uint8_t { used, stored };
+
+struct TensorDecl {
+  std::string name;
+  std::vector<DimDecl> shape;
+  DType dtype = DType::f32;
+  bool parameter = false;
+  bool requires_grad = false;  // the reader's default: true for a parameter, else false
+  bool uneven = false;         // "uneven": "ceil"
+  std::optional<Residual> residual;
+  std::optional<LayoutDecl> layout;
+  std::string pointer;
+};
+
+// An op-specific key of the model file; which ones an op takes stands in the op table.
+struct Attribute {
+  std::variant<int64_t, double, bool, std::string, std::map<std::string, int64_t>, LayoutDecl> value;
+  std::string pointer;
+};
+
+struct OpDecl {
+  std::string op;    // row of the op table
+  std::string name;  // defaults to the first output's name
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  int stage = 0;
+  std::map<std::string, std::string> modes;  // axis -> "redundant" | "split(k)" | "linear" (a pin)
+  std::map<std::string, Attribute> attributes;
+  std::string module;  // owner shown in summaries, e.g. "layers.3.mlp"; may be empty
+  std::string pointer;
+};
+
+struct PinDecl {
+  std::string tensor;
+  LayoutDecl layout;
+  std::string pointer;
+};
+
+struct BatchDecl {
+  std::optional<int64_t> local;   // samples per rank and step
+  std::optional<int64_t> global;  // samples of the whole step
+  std::vector<std::string> axes;  // the batch dim is split over these
+  std::string pointer = "/batch";
+};
+
+struct PipelineDecl {
+  std::string axis;
+  std::string schedule = "1f1b";  // row of the schedule table
+  int64_t chunks = 1;             // model chunks per pipeline rank
+  std::string drain = "forward";  // gpipe: "forward" | "reversed"
+  std::string p2p = "single";     // "single" | "batched"
+  std::string pointer = "/pipeline";
+};
+
+enum class SyncKind : uint8_t { none, per_parameter, bucketed, zero1, zero2, fsdp };
+
+struct GradientSyncDecl {
+  SyncKind kind = SyncKind::none;
+  std::vector<std::string> axes;  // empty: every data axis
+  bool mean = true;
+  bool every_microbatch = false;
+  std::optional<bool> overlap;         // default: true for bucketed and fsdp, else false
+  std::optional<DType> dtype;          // gradients are cast to it; default: the parameter's
+  int64_t first_bucket_bytes = 1 << 20;  // PyTorch DDP: 1 MiB, then 25 MiB
+  int64_t bucket_bytes = 25 << 20;
+  bool first_iteration = false;  // PyTorch DDP: one bucket per dtype in the first step
+  std::vector<std::vector<std::string>> units;  // fsdp: parameters gathered together
+  bool reshard_after_forward = true;            // fsdp
+  std::string pointer = "/gradient_sync";
+};
+
+// Which rows go to which expert. Exactly one of `counts`, `skew`, or neither (balanced).
+struct RoutingDecl {
+  std::string name;
+  std::string axis;      // the expert-parallel axis
+  int64_t experts = 0;
+  int64_t top_k = 1;
+  std::vector<std::vector<int64_t>> counts;  // [source rank along `axis`, or one row for all][expert]
+  std::vector<double> skew;                  // relative load per expert
+  std::optional<double> capacity_factor;
+  bool pad_to_capacity = false;
+  std::string pointer;
+};
+
+// Named behaviours in which frameworks differ; a profile is a set of these.
+struct Switches {
+  bool share_conversions = true;    // a value is converted once per target layout, not per consumer
+  bool accumulate_first = true;     // equal-layout gradients add before they are converted
+  Residual residual = Residual::used;
+  bool lazy_partial = false;        // keep a Partial through linear ops instead of reducing at first use
+  bool explicit_redistribution = false;  // implicit conversions are errors
+  bool fused_column_linear = false;  // Megatron: the input gradient of a linear is reduced even if unneeded
+
+  bool operator==(const Switches&) const = default;
+};
+
+struct Model {
+  std::string file = "<model>";  // as the user named it, for messages
+  std::string name;
+  MeshDecl mesh;
+  Convention convention = Convention::global;
+  std::map<std::string, Convention> axis_convention;  // overrides per axis
+  std::optional<BatchDecl> batch;
+  int64_t microbatches = 1;
+  std::string microbatches_pointer = "/microbatches";
+  std::vector<TensorDecl> tensors;
+  std::vector<OpDecl> ops;
+  std::vector<PinDecl> pins;
+  std::string loss;  // tensor; empty: forward only
+  bool loss_scale_global = false;
+  std::optional<PipelineDecl> pipeline;
+  GradientSyncDecl gradient_sync;
+  std::vector<RoutingDecl> routing;
+  Switches switches;
+};
+
+}  // namespace s2t
