@@ -11,15 +11,9 @@
 #include <vector>
 
 #include "analyzer/base/dtype.h"
+#include "analyzer/mesh/mesh.h"
 
 namespace s2t {
-
-// What the ranks along an axis share.
-//   model:    one copy of the model is split over it (tp, sp, etp)
-//   data:     different samples or tokens; only the gradient synchronisation reduces over it
-//             (dp, cp, ep, edp)
-//   pipeline: different stages; never part of a layout
-enum class AxisKind : uint8_t { model, data, pipeline };
 
 // How a replicated value's gradient is held on a model axis (docs/notation.md, "two conventions").
 //   global:   one loss, computed redundantly (Megatron, DTensor)
@@ -37,11 +31,11 @@ struct AxisDecl {
 };
 
 struct MeshDecl {
-  std::optional<int64_t> world;         // checked against the product when stated
-  std::vector<AxisDecl> axes;           // slowest-varying first, after "order" was applied
-  std::vector<AxisDecl> expert_axes;    // a second factorisation of the same ranks, or empty
-  std::vector<std::string> group_order; // axes in the order in which their groups are created;
-                                        // empty: fastest axis first
+  std::optional<int64_t> world;          // checked against the product when stated
+  std::vector<AxisDecl> axes;            // slowest-varying first, after "order" was applied
+  std::vector<AxisDecl> expert_axes;     // a second factorisation of the same ranks, or empty
+  std::vector<std::string> group_order;  // axes in the order in which their groups are created;
+                                         // empty: fastest axis first
   std::string pointer = "/mesh";
 };
 
@@ -77,7 +71,8 @@ struct TensorDecl {
 
 // An op-specific key of the model file; which ones an op takes stands in the op table.
 struct Attribute {
-  std::variant<int64_t, double, bool, std::string, std::map<std::string, int64_t>, LayoutDecl> value;
+  std::variant<int64_t, double, bool, std::string, std::map<std::string, int64_t>, LayoutDecl>
+      value;
   std::string pointer;
 };
 
@@ -122,8 +117,8 @@ struct GradientSyncDecl {
   std::vector<std::string> axes;  // empty: every data axis
   bool mean = true;
   bool every_microbatch = false;
-  std::optional<bool> overlap;         // default: true for bucketed and fsdp, else false
-  std::optional<DType> dtype;          // gradients are cast to it; default: the parameter's
+  std::optional<bool> overlap;           // default: true for bucketed and fsdp, else false
+  std::optional<DType> dtype;            // gradients are cast to it; default: the parameter's
   int64_t first_bucket_bytes = 1 << 20;  // PyTorch DDP: 1 MiB, then 25 MiB
   int64_t bucket_bytes = 25 << 20;
   bool first_iteration = false;  // PyTorch DDP: one bucket per dtype in the first step
@@ -135,11 +130,12 @@ struct GradientSyncDecl {
 // Which rows go to which expert. Exactly one of `counts`, `skew`, or neither (balanced).
 struct RoutingDecl {
   std::string name;
-  std::string axis;      // the expert-parallel axis
+  std::string axis;  // the expert-parallel axis
   int64_t experts = 0;
   int64_t top_k = 1;
-  std::vector<std::vector<int64_t>> counts;  // [source rank along `axis`, or one row for all][expert]
-  std::vector<double> skew;                  // relative load per expert
+  std::vector<std::vector<int64_t>>
+      counts;                // [source rank along `axis`, or one row for all][expert]
+  std::vector<double> skew;  // relative load per expert
   std::optional<double> capacity_factor;
   bool pad_to_capacity = false;
   std::string pointer;
@@ -147,12 +143,13 @@ struct RoutingDecl {
 
 // Named behaviours in which frameworks differ; a profile is a set of these.
 struct Switches {
-  bool share_conversions = true;    // a value is converted once per target layout, not per consumer
-  bool accumulate_first = true;     // equal-layout gradients add before they are converted
+  bool share_conversions = true;  // a value is converted once per target layout, not per consumer
+  bool accumulate_first = true;   // equal-layout gradients add before they are converted
   Residual residual = Residual::used;
-  bool lazy_partial = false;        // keep a Partial through linear ops instead of reducing at first use
+  bool lazy_partial = false;  // keep a Partial through linear ops instead of reducing at first use
   bool explicit_redistribution = false;  // implicit conversions are errors
-  bool fused_column_linear = false;  // Megatron: the input gradient of a linear is reduced even if unneeded
+  bool fused_column_linear =
+      false;  // Megatron: the input gradient of a linear is reduced even if unneeded
 
   bool operator==(const Switches&) const = default;
 };
