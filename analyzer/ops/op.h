@@ -1,0 +1,67 @@
+// What an op is to the analyzer: a row of data. Its factor rule says everything about layouts,
+// forward and backward; no op has a backward rule.
+//
+// One file per family holds the rows; `op_table` joins them. A new op is one row here and, if it
+// must run, one kernel in runtime/tensor. Not known here: shapes, layouts, meshes.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "analyzer/rule/factor_rule.h"
+
+namespace s2t {
+
+enum class AttributeType : uint8_t { integer, number, boolean, text, sizes, layout };
+
+struct AttributeDef {
+  std::string_view name;
+  AttributeType type;
+  bool required;
+  std::string_view meaning;
+};
+
+// A composite op is written as a few simple ones; names are the composite's operands or earlier
+// results.
+struct CompositeStep {
+  std::string_view op;
+  std::string_view inputs;  // "z m"
+  std::string_view output;
+};
+
+struct OpDef {
+  std::string_view name = {};
+  std::string_view family = {};
+  std::string_view rule = {};      // "" where the model states it ("rule") or attributes decide it
+  std::string_view linear = {};    // "{x} {w}"; "each" operand by itself, "all" together
+  std::string_view saved = {};     // "x<-w w<-x": the gradient of x needs the value of w; "" none
+  std::string_view stop = {};      // operands through which no gradient flows, "" none, "all"
+  std::string_view integers = {};  // operands that hold integers
+  std::span<const AttributeDef> attributes = {};
+  std::span<const CompositeStep> steps = {};  // not empty: composite
+  std::string_view summary = {};
+  bool float32_result = false;  // the result is kept in float32 whatever the operands are
+};
+
+// All rows, family by family.
+std::span<const OpDef> op_table();
+const OpDef* find_op(std::string_view name);
+std::vector<std::string> op_names();
+
+// Values of attributes after reading; "sizes" and layouts are consumed while the graph is built.
+using AttributeValue = std::variant<int64_t, double, bool, std::string>;
+using AttributeValues = std::map<std::string, AttributeValue>;
+double number_or(const AttributeValues& values, const std::string& name, double fallback);
+bool flag_or(const AttributeValues& values, const std::string& name, bool fallback);
+
+// Operand indices that the gradient of operand `i` needs the values of (from `saved`).
+std::vector<size_t> saved_for(const OpDef& def, const FactorRule& rule, size_t operand);
+bool stops(const OpDef& def, const FactorRule& rule, size_t operand);
+bool is_integer_operand(const OpDef& def, const FactorRule& rule, size_t operand);
+std::vector<std::vector<size_t>> linear_groups(const OpDef& def, const FactorRule& rule);
+
+}  // namespace s2t
