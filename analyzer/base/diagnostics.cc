@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyzer/base/text.h"
+
 namespace s2t {
 namespace {
 
@@ -32,11 +34,19 @@ UserError::UserError(std::string file, std::vector<Diagnostic> diagnostics)
       diagnostics_(std::move(diagnostics)) {}
 
 void Diagnostics::add(Diagnostic d) {
-  if (std::find(list_.begin(), list_.end(), d) == list_.end()) list_.push_back(std::move(d));
+  if (full())
+    ++beyond_;
+  else if (std::find(list_.begin(), list_.end(), d) == list_.end())
+    list_.push_back(std::move(d));
 }
 
 void Diagnostics::throw_if_any() const {
-  if (any()) throw UserError(file_, list_);
+  if (!any()) return;
+  std::vector<Diagnostic> all = list_;
+  if (beyond_ > 0)
+    all.push_back(
+        {"", commas(beyond_) + " more errors", "", "Mend those above first.", "more-errors"});
+  throw UserError(file_, std::move(all));
 }
 
 }  // namespace s2t

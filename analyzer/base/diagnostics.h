@@ -42,21 +42,26 @@ class Fault : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// Collects user errors of one input so that all independent ones are reported at once.
+// Collects user errors of one input so that all independent ones are reported at once. From the
+// 1001st on they are only counted: nobody reads them, and a hostile file could hold millions.
 class Diagnostics {
  public:
   explicit Diagnostics(std::string file = "<input>") : file_(std::move(file)) {}
 
   void add(Diagnostic d);  // an exact repetition is kept once
+  bool full() const { return list_.size() >= kMost; }
   bool any() const { return !list_.empty(); }
   size_t size() const { return list_.size(); }
   const std::vector<Diagnostic>& list() const { return list_; }
   const std::string& file() const { return file_; }
   void throw_if_any() const;  // throws UserError
 
+  static constexpr size_t kMost = 1000;
+
  private:
   std::string file_;
   std::vector<Diagnostic> list_;
+  size_t beyond_ = 0;
 };
 
 // A remark is no error: something legal that is a bug in most real programs.

@@ -54,6 +54,19 @@ TEST(Diagnostics, CollectsAllAndThrowsOnce) {
   }
 }
 
+TEST(Diagnostics, CountsWhatNobodyWouldRead) {
+  Diagnostics sink("m.json");
+  for (int i = 0; i < 3000; ++i) sink.add({"/" + std::to_string(i), "x", "", "", "s"});
+  try {
+    sink.throw_if_any();
+    FAIL();
+  } catch (const UserError& e) {
+    ASSERT_EQ(e.diagnostics().size(), 1001u);
+    EXPECT_EQ(to_string(e.diagnostics().back(), "m.json"),
+              "m.json: 2,000 more errors. Mend those above first. [more-errors]");
+  }
+}
+
 TEST(Units, CheckedArithmeticThrowsInsteadOfWrapping) {
   EXPECT_EQ(checked_mul(1u << 20, 4), 4u << 20);
   EXPECT_THROW(checked_mul(UINT64_MAX, 2), Overflow);
