@@ -124,7 +124,7 @@ class TreeBuilder {
   SyntaxBreak here(size_t end) const {
     SyntaxBreak at;
     at.end = end;
-    at.start = seen_;
+    at.start = std::min(seen_, end - 1);
     while (at.start < std::min(end - 1, text_.size()) && is_between(text_[at.start])) ++at.start;
     at.after_key = after_key_;
     at.root_done = !nodes_.empty() && open_.empty();
@@ -134,6 +134,7 @@ class TreeBuilder {
     return at;
   }
 
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
   static bool is_between(char c) {
     return std::string_view(" \t\r\n,:").find(c) != std::string_view::npos;
   }
@@ -174,7 +175,8 @@ class TreeBuilder {
     if (!node) return false;
     node->text = std::move(digits);
     node->number = value;
-    if (text_[seen_ - 1] < '0' || text_[seen_ - 1] > '9') --seen_;  // the byte that ended it
+    const bool ends_the_file = seen_ == text_.size() && is_digit(text_.back());
+    if (!ends_the_file) --seen_;  // the byte behind it was read too
     return true;
   }
 

@@ -74,8 +74,9 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"[1e",
                "line 1, column 4: the file ends inside a number; expected a digit. "
                "[json-truncated]"},
+        Broken{"[01", "line 1, column 3: unexpected \"1\"; expected \",\" or \"]\". [json-syntax]"},
         Broken{"[tru",
-               "line 1, column 5: the file ends here; expected a value or \"]\". "
+               "line 1, column 5: the file ends inside \"tru\"; expected a value or \"]\". "
                "[json-truncated]"}));
 
 INSTANTIATE_TEST_SUITE_P(
