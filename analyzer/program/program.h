@@ -1,0 +1,153 @@
+// The one result of the analysis: what every rank of the job issues in one training step, in order,
+// and why. Reports, diagrams and comparisons read this and nothing else.
+//
+// Cost does not grow with the world or the microbatches: ranks that behave alike share an event,
+// and what a stage does is kept once per phase (`Segment`) beside the order in which a pipeline
+// rank runs it (`RankPlan`). `list_events` (program/listing.h) spells the step out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/dtype.h"
+#include "analyzer/comm/collective.h"
+#include "analyzer/layout/layout.h"
+#include "analyzer/mesh/mesh.h"
+#include "analyzer/program/timeline.h"
+
+namespace s2t {
+
+enum class Phase : uint8_t { forward, backward, recompute, grad_sync, step };
+std::string_view to_string(Phase phase);
+
+// Where a collective comes from; one word of it is the `rule` of the contract's cause.
+enum class CauseKind : uint8_t {
+  forward_conversion,   // producer's layout -> consumer's port
+  backward_conversion,  // gradient's layout -> the producer's cotangent port
+  regather,             // `stored` residual: the forward conversion again, for the backward
+  recompute,            // activation recomputation repeats the forward conversion
+  stage_forward,        // activation to the next pipeline stage
+  stage_backward,       // its gradient back
+  data_sync,            // gradient of a parameter over the axes that share it
+  model_sync,           // parameter gradient that is partial on a model axis (norms under SP)
+  tied_sync,            // a parameter that lives on several stages
+  parameter_gather,     // sharded parameter storage (FSDP, ZeRO): S -> R before use
+  parameter_update,     // sharded optimizer: updated parts -> everybody
+};
+std::string_view to_string(CauseKind kind);
+
+// Everything `explain` says, recorded when the decision was made.
+struct Cause {
+  CauseKind kind = CauseKind::forward_conversion;
+  std::string why;  // one sentence
+  std::string
+      producer;  // "fc2 (linear): split(k)": op, and its mode on the event's axes; may be empty
+  std::string consumer;
+  std::string rule;     // index line of the op that decides, "x[* k] w[n k] -> y[* n]"
+  std::string vote;     // which vote chose the mode, and which lost
+  std::string from;     // layout before, "tp:P dp:S(0)"
+  std::string to;       // layout after
+  std::string planner;  // "P -> R is all_reduce"
+};
+
+// Which ranks: those whose coordinate along every listed axis is one of `coordinates`.
+struct RankSet {
+  struct Along {
+    std::string axis;
+    AtomSet atoms = 0;
+    std::vector<int64_t> coordinates;
+    bool operator==(const Along&) const = default;
+  };
+  std::vector<Along> along;  // empty: all ranks
+  bool operator==(const RankSet&) const = default;
+};
+bool contains(const RankSet& set, const Mesh& mesh, Rank rank);
+
+// Rows per peer of a ragged or equal all-to-all, in group order.
+struct Splits {
+  Count row_elements = 0;  // elements of one row
+  std::vector<Count> send, recv;
+  bool operator==(const Splits&) const = default;
+};
+
+struct Event {
+  int64_t id = -1;  // dense in a listing; -1 in a segment
+  Phase phase = Phase::forward;
+  Collective op = Collective::all_reduce;
+  Combiner combiner = Combiner::sum;  // of a reducing collective
+  size_t family = 0;                  // index into Program::families
+  std::string tensor;                 // value that moves
+  std::string node;                   // op it belongs to
+  std::string module;                 // owner in the model, may be empty
+  std::optional<int64_t> stage, chunk, microbatch;
+  RankSet ranks;
+  std::optional<int64_t> peer_offset;  // P2P: the peer's pipeline coordinate minus ours
+  std::optional<Rank> peer;            // P2P in a listing of at most 64 ranks: global rank
+  int64_t call = -1;                   // events of one collective with different numbers share it
+  int64_t batch = -1;                  // P2P operations launched together share it
+  DType dtype = DType::f32;
+  Shape shape;  // local input shape
+  Volume volume;
+  std::optional<Splits> splits;      // every all_to_all
+  std::vector<std::string> members;  // tensors in one bucket or coalesced call
+  int64_t repeat = 1;
+  size_t cause = 0;  // index into Program::causes
+};
+
+struct Pruned {
+  std::string id;  // "p0"
+  Event event;     // as it would have been
+  std::string because;
+};
+
+// What a stage's chunk does once per microbatch in one phase, without its P2P. Events that only the
+// last (or first) microbatch issues are marked: a bucket is reduced inside the last backward.
+struct Segment {
+  enum class When : uint8_t { every, first, last };
+  struct Item {
+    Event event;
+    When when = When::every;
+  };
+  std::vector<Item> items;
+};
+
+// One stage of the model: its segments and the messages of its borders. Stage s lives on pipeline
+// rank s % p; without a pipeline there is one stage.
+struct Stage {
+  Segment forward, backward;
+  // One event per tensor of the border, as this stage issues it.
+  std::vector<Event> recv_activation, send_activation, recv_gradient, send_gradient;
+};
+
+// One entry of a pipeline rank's order: `kind` of a microbatch of a stage.
+struct StepAction {
+  SpanKind kind = SpanKind::forward;
+  int32_t stage = 0;  // global stage number
+  int32_t microbatch = 0;
+  int32_t batch = -1;  // P2P launched together, numbered per pipeline rank; -1: compute
+  int32_t pipeline_rank = 0;
+  int32_t peer = -1;  // pipeline rank at the other end
+};
+
+struct Program {
+  std::string model;
+  Count parameters = 0;  // elements, unsharded, tied ones once
+  Mesh mesh;
+  std::vector<Family> families;  // in creation order
+  std::vector<Cause> causes;
+  std::vector<Stage> stages;
+  std::vector<StepAction> order;  // global: restricted to a pipeline rank, its issue order
+  std::vector<Event> after;       // gradient synchronisation after the last backward, then `step`
+  std::vector<Pruned> pruned;
+  std::vector<Remark> remarks;
+  int64_t microbatches = 1;
+  std::string pipeline_axis;  // "" without a pipeline
+  int64_t pipeline_ranks = 1, chunks = 1;
+  std::optional<Timeline> timeline;  // unit costs; only with a pipeline
+};
+
+}  // namespace s2t
