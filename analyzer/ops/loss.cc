@@ -67,7 +67,6 @@ constexpr OpDef kOps[] = {
     {.name = "ce_rows",
      .family = "loss",
      .rule = "sum_exp[*] max[*] target[*] -> rows[*]",
-     .linear = "{target}",
      .saved = "sum_exp<-sum_exp",
      .stop = "max",
      .summary = "cross_entropy: log(sum_exp) + max - target",

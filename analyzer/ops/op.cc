@@ -1,5 +1,7 @@
 #include "analyzer/ops/op.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analyzer/base/diagnostics.h"
@@ -34,6 +36,19 @@ std::vector<std::string> words(std::string_view text, char separator) {
 bool lists(std::string_view text, const std::string& name) {
   const auto all = words(text, ' ');
   return text == "all" || std::find(all.begin(), all.end(), name) != all.end();
+}
+
+// "x0[* c0!] x1[* c1!] -> y[* c!]": every part's width is whole, and so is their sum.
+FactorRule concat_rule(size_t operands) {
+  FactorRule rule;
+  for (size_t i = 0; i < operands; ++i) {
+    const std::string n = std::to_string(i);
+    rule.operands.push_back({"x" + n, {{{"*", false}}, {{"c" + n, true}}}});
+    rule.text += fmt::format("x{0}[* c{0}!] ", i);
+  }
+  rule.results.push_back({"y", {{{"*", false}}, {{"c", true}}}});
+  rule.text += "-> y[* c!]";
+  return rule;
 }
 
 std::optional<size_t> operand_named(const FactorRule& rule, const std::string& name) {
@@ -73,6 +88,32 @@ bool flag_or(const AttributeValues& values, const std::string& name, bool fallba
   const auto it = values.find(name);
   const auto* b = it == values.end() ? nullptr : std::get_if<bool>(&it->second);
   return b ? *b : fallback;
+}
+
+std::optional<FactorRule> rule_of(const OpDef& def, std::string_view stated, size_t operands,
+                                  std::string& error) {
+  if (def.name == "concat") return concat_rule(operands);
+  const std::string_view text = def.rule.empty() ? stated : def.rule;
+  if (!text.empty()) return parse_rule(text, error);
+  error = fmt::format("{} needs a \"rule\"", def.name);
+  return std::nullopt;
+}
+
+std::optional<BoundRule> bind_op(const OpDef& def, const FactorRule& rule,
+                                 const std::vector<Shape>& operands, size_t outputs,
+                                 std::map<std::string, int64_t> sizes, std::string& error) {
+  if (!def.outputs.empty()) sizes[std::string(def.outputs)] = static_cast<int64_t>(outputs);
+  if (def.name == "concat")
+    for (const Shape& shape : operands) sizes["c"] += shape.empty() ? 0 : shape.back();
+  std::optional<BoundRule> bound = bind_rule(rule, operands, sizes, error);
+  if (!bound) return std::nullopt;
+  if (!def.outputs.empty()) bound->results.assign(outputs, bound->results.front());
+  if (bound->results.size() != outputs) {
+    error = fmt::format("{} outputs given, {} has {}", outputs, def.name, bound->results.size());
+    return std::nullopt;
+  }
+  bound->linear = linear_groups(def, rule);
+  return bound;
 }
 
 std::vector<size_t> saved_for(const OpDef& def, const FactorRule& rule, size_t operand) {

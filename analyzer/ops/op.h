@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,7 @@ struct OpDef {
   std::string_view saved = {};     // "x<-w w<-x": the gradient of x needs the value of w; "" none
   std::string_view stop = {};      // operands through which no gradient flows, "" none, "all"
   std::string_view integers = {};  // operands that hold integers
+  std::string_view outputs = {};   // the whole factor that tells several outputs apart, "" one
   std::span<const AttributeDef> attributes = {};
   std::span<const CompositeStep> steps = {};  // not empty: composite
   std::string_view summary = {};
@@ -57,6 +59,18 @@ using AttributeValue = std::variant<int64_t, double, bool, std::string>;
 using AttributeValues = std::map<std::string, AttributeValue>;
 double number_or(const AttributeValues& values, const std::string& name, double fallback);
 bool flag_or(const AttributeValues& values, const std::string& name, bool fallback);
+
+// The index line of one op of a model: the row's, the one the model states (`stated`, may be
+// empty), or the one that the number of operands decides (concat). nullopt and `error` if there is
+// none.
+std::optional<FactorRule> rule_of(const OpDef& def, std::string_view stated, size_t operands,
+                                  std::string& error);
+
+// That rule bound to operand shapes, linear groups included, with one result per output: a row with
+// `.outputs = "p"` gives every index of p an output of its own ("x[p! *] -> y[*]").
+std::optional<BoundRule> bind_op(const OpDef& def, const FactorRule& rule,
+                                 const std::vector<Shape>& operands, size_t outputs,
+                                 std::map<std::string, int64_t> sizes, std::string& error);
 
 // Operand indices that the gradient of operand `i` needs the values of (from `saved`).
 std::vector<size_t> saved_for(const OpDef& def, const FactorRule& rule, size_t operand);
