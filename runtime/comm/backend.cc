@@ -1,0 +1,60 @@
+#include "runtime/comm/backend.h"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+
+#include "runtime/comm/host_threads.h"
+
+namespace s2t {
+namespace {
+
+constexpr std::array<Backend, 1> kBackends{{
+    {"host", "ranks are threads of one process; needs nothing", probe_host_threads,
+     run_host_threads},
+}};
+
+std::atomic<bool> cancelled{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+constexpr int kSignals[] = {SIGINT, SIGTERM};
+struct sigaction before[2];
+
+void on_signal(int signal) {
+  if (cancelled.exchange(true)) std::_Exit(128 + signal);
+}
+
+}  // namespace
+
+std::span<const Backend> backends() {
+  return kBackends;
+}
+
+const Backend* find_backend(std::string_view name) {
+  for (const Backend& b : kBackends)
+    if (b.name == name) return &b;
+  return nullptr;
+}
+
+void request_cancel() noexcept {
+  cancelled = true;
+}
+
+bool cancel_requested() noexcept {
+  return cancelled;
+}
+
+CancelOnSignal::CancelOnSignal() {
+  cancelled = false;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &before[i]);
+}
+
+CancelOnSignal::~CancelOnSignal() {
+  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &before[i], nullptr);
+  cancelled = false;
+}
+
+}  // namespace s2t

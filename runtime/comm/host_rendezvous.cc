@@ -1,0 +1,271 @@
+#include "runtime/comm/host_rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
+#include "runtime/comm/backend.h"
+#include "runtime/comm/host_execute.h"
+
+namespace s2t {
+namespace {
+
+// A signal handler cannot notify a condition variable, so waits look up this often.
+constexpr std::chrono::milliseconds kGlance{50};
+
+double seconds(std::chrono::milliseconds t) {
+  return static_cast<double>(t.count()) / 1000.0;
+}
+
+}  // namespace
+
+HostRendezvous::HostRendezvous(int world_size, std::chrono::milliseconds timeout)
+    : timeout_(timeout), places_(static_cast<size_t>(world_size)) {}
+
+HostRendezvous::Group& HostRendezvous::create_group(Rank rank, const std::string& name,
+                                                    const std::vector<Rank>& ranks) {
+  const Lock lock(mutex_);
+  throw_if_dead();
+  const size_t index = places_[rank.at()].groups_created++;
+  if (index == groups_.size()) {
+    groups_.push_back(std::make_unique<Group>());
+    groups_.back()->name = name;
+    groups_.back()->ranks = ranks;
+    groups_.back()->arrived.assign(ranks.size(), nullptr);
+  }
+  Group& group = *groups_[index];
+  if (group.name == name && group.ranks == ranks) return group;
+  fail_locked(
+      {CommReason::mismatch,
+       fmt::format("the ranks create different groups: as number {} rank {} creates {} of {} "
+                   "ranks where another created {} of {}",
+                   index, rank.value, quoted(name), ranks.size(), quoted(group.name),
+                   group.ranks.size())},
+      rank);
+  throw *dead_;
+}
+
+void HostRendezvous::collective(Rank rank, Group& group, int position, const Call& call) {
+  Lock lock(mutex_);
+  throw_if_dead();
+  note(rank, group, call);
+  check_collective(group, position, call);
+  throw_if_dead();
+  group.arrived[static_cast<size_t>(position)] = &call;
+  if (++group.present == group.ranks.size()) return run(lock, rank, group);
+  wait(lock, rank, group, position);
+}
+
+// The last to arrive does the work for all; the others sleep, so their buffers hold still.
+void HostRendezvous::run(Lock& lock, Rank rank, Group& group) {
+  const std::vector<const Call*> calls = group.arrived;
+  group.executing = true;
+  lock.unlock();
+  std::exception_ptr thrown;
+  try {
+    execute_on_host(calls);
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  lock.lock();
+  group.executing = false;
+  if (thrown) std::rethrow_exception(thrown);  // the caller reports it; the others wake by that
+  std::fill(group.arrived.begin(), group.arrived.end(), nullptr);
+  group.present = 0;
+  for (const Rank member : group.ranks)
+    if (member != rank) release(member);
+}
+
+void HostRendezvous::messages(Rank rank, Group& group, int position, std::span<const Call> calls) {
+  Lock lock(mutex_);
+  throw_if_dead();
+  size_t unfinished = calls.size();
+  for (const Call& call : calls) {
+    note(rank, group, call);
+    const bool sends = call.op == CommOp::send;
+    post(group, {&call, sends ? position : call.peer, sends ? call.peer : position, position,
+                 &unfinished});
+  }
+  if (dead_) withdraw(group, position);
+  throw_if_dead();
+  if (unfinished != 0) wait(lock, rank, group, position);
+}
+
+void HostRendezvous::post(Group& group, Group::Message message) {
+  if (dead_ || deliver(group, message)) return;
+  group.messages.push_back(message);
+  const int peer = message.call->peer;
+  const Call* busy = group.arrived[static_cast<size_t>(peer)];
+  if (busy != nullptr && peer != message.owner)
+    fail_locked(mismatch(group, message.owner, *message.call, peer, *busy),
+                group.ranks[static_cast<size_t>(message.owner)]);
+}
+
+// Pairs a message with the oldest one waiting for it; messages between two ranks keep their order.
+bool HostRendezvous::deliver(Group& group, const Group::Message& message) {
+  const auto other =
+      std::find_if(group.messages.begin(), group.messages.end(), [&](const Group::Message& m) {
+        return m.from == message.from && m.to == message.to && m.call->op != message.call->op;
+      });
+  if (other == group.messages.end()) return false;
+  const bool sends = message.call->op == CommOp::send;
+  const Call& send = sends ? *message.call : *other->call;
+  const Call& recv = sends ? *other->call : *message.call;
+  if (send.count != recv.count || send.dtype != recv.dtype) {
+    fail_locked(mismatch(group, message.from, send, message.to, recv),
+                group.ranks[static_cast<size_t>(message.owner)]);
+    return true;
+  }
+  if (send.count != 0)
+    std::copy_n(static_cast<const std::byte*>(send.in),
+                checked_mul(send.count, size_of(send.dtype)), static_cast<std::byte*>(recv.out));
+  --*message.unfinished;
+  if (--*other->unfinished == 0) release(group.ranks[static_cast<size_t>(other->owner)]);
+  group.messages.erase(other);
+  return true;
+}
+
+void HostRendezvous::wait(Lock& lock, Rank rank, Group& group, int position) {
+  using Clock = std::chrono::steady_clock;
+  Place& me = places_[rank.at()];
+  me.blocked = true;
+  ++blocked_;
+  fail_if_nobody_can_go_on(rank);
+  const auto deadline = Clock::now() + timeout_;
+  while (me.blocked) {
+    if (!group.executing) {
+      if (cancel_requested()) fail_locked({CommReason::cancelled, "cancelled by a signal"}, rank);
+      if (!dead_ && Clock::now() >= deadline) fail_locked(timeout(rank, group), rank);
+      if (dead_) {
+        withdraw(group, position);
+        release(rank);
+        throw *dead_;
+      }
+    }
+    me.wake.wait_for(lock, kGlance);
+  }
+}
+
+void HostRendezvous::release(Rank rank) {
+  Place& place = places_[rank.at()];
+  if (!place.blocked) return;
+  place.blocked = false;
+  --blocked_;
+  place.wake.notify_one();
+}
+
+void HostRendezvous::withdraw(Group& group, int position) {
+  group.messages.remove_if([&](const Group::Message& m) { return m.owner == position; });
+  const Call*& mine = group.arrived[static_cast<size_t>(position)];
+  if (mine != nullptr) --group.present;
+  mine = nullptr;
+}
+
+void HostRendezvous::check_collective(const Group& group, int position, const Call& call) {
+  const Rank rank = group.ranks[static_cast<size_t>(position)];
+  for (size_t r = 0; r < group.arrived.size(); ++r) {
+    const Call* other = group.arrived[r];
+    if (other != nullptr && !agree(*other, static_cast<int>(r), call, position))
+      return fail_locked(mismatch(group, static_cast<int>(r), *other, position, call), rank);
+  }
+  for (const Group::Message& m : group.messages)
+    if (m.call->peer == position)
+      return fail_locked(mismatch(group, m.owner, *m.call, position, call), rank);
+}
+
+void HostRendezvous::fail_if_nobody_can_go_on(Rank found_by) {
+  if (dead_ || blocked_ == 0 || blocked_ + finished_ != static_cast<int>(places_.size())) return;
+  std::string text = "no rank can go on:";
+  for (size_t r = 0; r < places_.size(); ++r)
+    text +=
+        fmt::format("{} rank {} {} {}", r == 0 ? "" : ";", r,
+                    places_[r].finished ? "has ended after" : "waits in", doing_locked(Rank(r)));
+  fail_locked({CommReason::mismatch, text}, found_by);
+}
+
+void HostRendezvous::check_alive() {
+  const Lock lock(mutex_);
+  if (cancel_requested()) fail_locked({CommReason::cancelled, "cancelled by a signal"}, Rank(0));
+  throw_if_dead();
+}
+
+void HostRendezvous::annotate(Rank rank, const Annotation& annotation) {
+  const Lock lock(mutex_);
+  places_[rank.at()].annotation = annotation;
+}
+
+void HostRendezvous::fail(const CommError& error, Rank found_by) {
+  const Lock lock(mutex_);
+  fail_locked(error, found_by);
+}
+
+void HostRendezvous::finish(Rank rank) {
+  const Lock lock(mutex_);
+  places_[rank.at()].finished = true;
+  ++finished_;
+  fail_if_nobody_can_go_on(rank);
+}
+
+std::string HostRendezvous::doing(Rank rank) const {
+  const Lock lock(mutex_);
+  return doing_locked(rank);
+}
+
+Rank HostRendezvous::found_by() const {
+  const Lock lock(mutex_);
+  return found_by_;
+}
+
+void HostRendezvous::throw_if_dead() {
+  if (dead_) throw *dead_;
+}
+
+void HostRendezvous::fail_locked(const CommError& error, Rank found_by) {
+  if (dead_) return;
+  dead_ = error;
+  found_by_ = found_by;
+  for (Place& place : places_) place.wake.notify_all();
+}
+
+void HostRendezvous::note(Rank rank, const Group& group, const Call& call) {
+  places_[rank.at()].last = fmt::format("{} on {}", to_string(call), quoted(group.name));
+}
+
+std::string HostRendezvous::doing_locked(Rank rank) const {
+  const Place& place = places_[rank.at()];
+  const std::string call = place.last.empty() ? "its start" : place.last;
+  const std::string& label = place.annotation.label;
+  return label.empty() ? call : fmt::format("{} [{}]", call, label);
+}
+
+CommError HostRendezvous::mismatch(const Group& group, int a, const Call& call_a, int b,
+                                   const Call& call_b) const {
+  const auto said = [&](int position, const Call& call) {
+    const Rank rank = group.ranks[static_cast<size_t>(position)];
+    const std::string& label = places_[rank.at()].annotation.label;
+    return fmt::format("rank {} issues {}{}", rank.value, to_string(call),
+                       label.empty() ? "" : fmt::format(" [{}]", label));
+  };
+  return {CommReason::mismatch, fmt::format("operations on {} do not fit: {}; {}",
+                                            quoted(group.name), said(a, call_a), said(b, call_b))};
+}
+
+CommError HostRendezvous::timeout(Rank rank, const Group& group) const {
+  std::string missing;
+  Rank culprit;
+  for (const Rank member : group.ranks) {
+    const Place& place = places_[member.at()];
+    if (place.blocked) continue;
+    if (!culprit.valid()) culprit = member;
+    missing +=
+        fmt::format("; rank {} is missing, last seen in {}", member.value, doing_locked(member));
+  }
+  return {CommReason::timeout,
+          fmt::format("rank {} waited {} s in {}{}", rank.value, seconds(timeout_),
+                      doing_locked(rank), missing),
+          culprit};
+}
+
+}  // namespace s2t

@@ -1,0 +1,101 @@
+// Where the ranks of one process meet: who has issued what, who waits, and whether anyone still
+// can.
+//
+// Known here: the calls of every group at this moment, under one lock. That makes three things
+// exact instead of a matter of patience: calls that do not fit are named when the second arrives,
+// a world in which nobody can go on is found when the last rank starts to wait, and the first
+// failure is the one that all ranks hear. Not known here: threads as such, and the data's meaning.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+
+namespace s2t {
+
+class HostRendezvous {
+ public:
+  struct Group {
+    std::string name;
+    std::vector<Rank> ranks;
+
+   private:
+    friend class HostRendezvous;
+    struct Message {
+      const Call* call;
+      int from, to;        // positions in the group
+      int owner;           // position of the rank that posted it
+      size_t* unfinished;  // that rank's count of messages not delivered yet
+    };
+    std::vector<const Call*> arrived;  // by position: the collective it waits in, or null
+    size_t present = 0;
+    bool executing = false;
+    std::list<Message> messages;  // posted and not matched, oldest first
+  };
+
+  HostRendezvous(int world_size, std::chrono::milliseconds timeout);
+
+  // Every call names the global rank that makes it. All but `annotate` and the last two throw
+  // CommError when the world is dead.
+  Group& create_group(Rank rank, const std::string& name, const std::vector<Rank>& ranks);
+  void collective(Rank rank, Group& group, int position, const Call& call);
+  void messages(Rank rank, Group& group, int position, std::span<const Call> calls);
+  void check_alive();
+  void annotate(Rank rank, const Annotation& annotation);
+
+  // The first failure wins; every waiting rank wakes and throws it.
+  void fail(const CommError& error, Rank found_by);
+  void finish(Rank rank);  // this rank will issue nothing more
+
+  std::string doing(Rank rank) const;  // "event 3 (all_reduce of 4 float32 on "tp0")"
+  Rank found_by() const;               // who met the first failure
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct Place {
+    std::condition_variable wake;
+    bool blocked = false;
+    bool finished = false;
+    size_t groups_created = 0;
+    Annotation annotation;
+    std::string last;  // the last call issued, in words
+  };
+
+  void throw_if_dead();
+  void fail_locked(const CommError& error, Rank found_by);
+  void note(Rank rank, const Group& group, const Call& call);
+  void wait(Lock& lock, Rank rank, Group& group, int position);
+  void release(Rank rank);
+  void withdraw(Group& group, int position);
+  void fail_if_nobody_can_go_on(Rank found_by);
+  void check_collective(const Group& group, int position, const Call& call);
+  void run(Lock& lock, Rank rank, Group& group);
+  void post(Group& group, Group::Message message);
+  bool deliver(Group& group, const Group::Message& message);
+  CommError mismatch(const Group& group, int a, const Call& call_a, int b,
+                     const Call& call_b) const;
+  CommError timeout(Rank rank, const Group& group) const;
+  std::string doing_locked(Rank rank) const;
+
+  const std::chrono::milliseconds timeout_;
+  mutable std::mutex mutex_;
+  std::deque<Place> places_;  // by global rank
+  std::vector<std::unique_ptr<Group>> groups_;
+  int blocked_ = 0;
+  int finished_ = 0;
+  std::optional<CommError> dead_;
+  Rank found_by_;
+};
+
+}  // namespace s2t
