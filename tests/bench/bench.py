@@ -1,0 +1,102 @@
+"""Speed and memory of the whole process, as a user waits for it. Prints figures, judges nothing.
+
+Each row is the median and the fastest of RUNS runs, the greatest resident set, and, where `perf`
+may count, user instructions, the figure that another load on the machine does not change. Ratios
+below the table say how cost grows. Usage: bench.py SHAPE2TRACE ROOT FOLDER [RUNS]; models too big
+to keep are written to FOLDER. With RUNS 1 it is a smoke test: every command must succeed.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def mlp(name, layers, tp, dp, width=512, hidden=2048):
+    """Column and row parallel linears: every layer reduces once forward and once backward."""
+    tensors, ops, value = {"x": {"shape": ["batch", width]}}, [], "x"
+    for i in range(layers):
+        tensors[f"w{i}a"] = {"shape": [hidden, width], "parameter": True, "layout": {"tp": "S(0)"}}
+        tensors[f"w{i}b"] = {"shape": [width, hidden], "parameter": True, "layout": {"tp": "S(1)"}}
+        ops += [{"op": "linear", "inputs": [value, f"w{i}a"], "output": f"h{i}"},
+                {"op": "gelu", "inputs": [f"h{i}"], "output": f"g{i}"},
+                {"op": "linear", "inputs": [f"g{i}", f"w{i}b"], "output": f"y{i}"}]
+        value = f"y{i}"
+    ops.append({"op": "mean_square", "inputs": [value], "output": "loss"})
+    return {"schema": "shape2trace.model/1", "name": name,
+            "mesh": {"axes": [{"name": "dp", "size": dp, "kind": "data"},
+                              {"name": "tp", "size": tp}]},
+            "batch": {"local": 128, "axes": ["dp"]}, "tensors": tensors, "ops": ops, "loss": "loss",
+            "gradient_sync": {"kind": "per_parameter", "axes": ["dp"], "reduce": "mean"}}
+
+
+GENERATED = {"mlp1000_65536": lambda: mlp("mlp1000_65536", 1000, 8, 8192),
+             "mlp1000_512": lambda: mlp("mlp1000_512", 1000, 8, 64),
+             "mlp500_512": lambda: mlp("mlp500_512", 500, 8, 64)}
+
+# label, model (a name of GENERATED or a file), arguments; what it should stay under
+ROWS = [
+    ("note model, text", "models/tp_ar_b128.json", ["predict"], "10 ms"),
+    ("1,000 layers, 65,536 ranks, summary", "mlp1000_65536", ["predict", "--summary"],
+     "150 ms, 150 MB"),
+    ("1,000 layers, 512 ranks, summary", "mlp1000_512", ["predict", "--summary"], "within 10 %"),
+    ("500 layers, 512 ranks, summary", "mlp500_512", ["predict", "--summary"], "half"),
+]
+RATIOS = [("65,536 ranks : 512 ranks", 1, 2), ("1,000 layers : 500 layers", 2, 3)]
+
+
+def once(command):
+    """Seconds and resident megabytes of one run of a process."""
+    begin = time.perf_counter()
+    pid = os.posix_spawn(command[0], command, os.environ, file_actions=[
+        (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+    _, status, usage = os.wait4(pid, 0)
+    seconds = time.perf_counter() - begin
+    if status:
+        sys.exit(f"failed ({os.waitstatus_to_exitcode(status)}): {' '.join(command)}")
+    return seconds, usage.ru_maxrss / 1024
+
+
+def instructions(command):
+    """User instructions of one run; None where perf is absent or may not count."""
+    try:
+        result = subprocess.run(["perf", "stat", "-x,", "-e", "instructions:u", *command],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        return None
+    count = re.search(r"^(\d+),", result.stderr, re.M)
+    return int(count[1]) if count else None
+
+
+def measure(command, runs):
+    times, memory = zip(*(once(command) for _ in range(runs)))
+    return {"median": statistics.median(times), "fastest": min(times), "memory": max(memory),
+            "instructions": instructions(command)}
+
+
+def main(binary, root, folder, runs="15"):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, model in GENERATED.items():
+        Path(folder, f"{name}.json").write_text(json.dumps(model()))
+    print(f"{'whole process':44} {'median':>9} {'fastest':>9} {'memory':>8} {'Minstr':>9}  aim")
+    figures = []
+    for label, model, arguments, aim in ROWS:
+        file = f"{folder}/{model}.json" if model in GENERATED else f"{root}/{model}"
+        verb, *rest = arguments
+        m = measure([binary, verb, file, *rest], int(runs))
+        figures.append(m)
+        count = f"{m['instructions'] / 1e6:9.1f}" if m["instructions"] else f"{'-':>9}"
+        print(f"{label:44} {m['median'] * 1e3:6.1f} ms {m['fastest'] * 1e3:6.1f} ms "
+              f"{m['memory']:5.0f} MB {count}  {aim}")
+    for label, a, b in RATIOS:
+        key = "instructions" if figures[a]["instructions"] and figures[b]["instructions"] \
+            else "median"
+        print(f"{label}: {figures[a][key] / figures[b][key]:.3f} ({key})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
