@@ -34,6 +34,7 @@ UserError::UserError(std::string file, std::vector<Diagnostic> diagnostics)
       diagnostics_(std::move(diagnostics)) {}
 
 void Diagnostics::add(Diagnostic d) {
+  ++reported_;
   if (full())
     ++beyond_;
   else if (std::find(list_.begin(), list_.end(), d) == list_.end())

@@ -52,6 +52,7 @@ class Diagnostics {
   bool full() const { return list_.size() >= kMost; }
   bool any() const { return !list_.empty(); }
   size_t size() const { return list_.size(); }
+  size_t reported() const { return reported_; }  // grows with every `add`
   const std::vector<Diagnostic>& list() const { return list_; }
   const std::string& file() const { return file_; }
   void throw_if_any() const;  // throws UserError
@@ -61,6 +62,7 @@ class Diagnostics {
  private:
   std::string file_;
   std::vector<Diagnostic> list_;
+  size_t reported_ = 0;
   size_t beyond_ = 0;
 };
 

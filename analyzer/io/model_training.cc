@@ -1,0 +1,260 @@
+// What surrounds the ops: conventions, batch, pipeline, gradient synchronisation, expert routing.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/base/text.h"
+#include "analyzer/io/model_sections.h"
+
+namespace s2t {
+namespace {
+
+constexpr Word<Convention> kConventions[] = {{"global", Convention::global},
+                                             {"per_rank", Convention::per_rank}};
+constexpr Word<SyncKind> kSyncKinds[] = {
+    {"none", SyncKind::none},   {"per_parameter", SyncKind::per_parameter},
+    {"zero1", SyncKind::zero1}, {"bucketed", SyncKind::bucketed},
+    {"zero2", SyncKind::zero2}, {"fsdp", SyncKind::fsdp}};
+constexpr Word<std::string_view> kSchedules[] = {
+    {"gpipe", "gpipe"}, {"1f1b", "1f1b"}, {"interleaved", "interleaved"}};
+constexpr Word<std::string_view> kDrains[] = {{"forward", "forward"}, {"reversed", "reversed"}};
+constexpr Word<std::string_view> kP2p[] = {{"single", "single"}, {"batched", "batched"}};
+
+// Two words for a flag, the default first.
+struct Flag {
+  std::string_view off, on;
+};
+
+bool read_flag(const JsonCursor& at, Flag words, std::string_view what) {
+  const Word<bool> table[] = {{words.off, false}, {words.on, true}};
+  return at.one_of<bool>(table, what).value_or(false);
+}
+
+std::string read_word(const JsonCursor& at, std::span<const Word<std::string_view>> table,
+                      std::string_view what, std::string otherwise) {
+  const auto word = at.one_of(table, what);
+  return word ? std::string(*word) : otherwise;
+}
+
+const KnownAxis* only_pipeline(const KnownAxes& known) {
+  const auto it = std::find_if(known.rows.begin(), known.rows.end(),
+                               [](const KnownAxis& a) { return a.kind == AxisKind::pipeline; });
+  return it == known.rows.end() ? nullptr : &*it;
+}
+
+void refuse_pipeline(const JsonCursor& at, const std::vector<std::string>& axes,
+                     const KnownAxes& known, std::string_view where) {
+  for (const std::string& name : axes)
+    if (const KnownAxis* axis = known.find(name); axis && axis->kind == AxisKind::pipeline)
+      at.error(fmt::format("pipeline axis {} in {}", quoted(name), where), "a data axis", "",
+               "pipeline-axis");
+}
+
+bool has_data_axis(const KnownAxes& known) {
+  return std::any_of(known.rows.begin(), known.rows.end(),
+                     [](const KnownAxis& a) { return a.kind == AxisKind::data && a.size > 1; });
+}
+
+std::string pipeline_axis_of(const JsonCursor& at, const KnownAxes& known) {
+  const KnownAxis* stated = at ? read_axis(at, known) : only_pipeline(known);
+  if (stated && stated->kind == AxisKind::pipeline) return stated->name;
+  if (stated)
+    at.error(fmt::format("axis {} is no pipeline axis", quoted(stated->name)), "one that is",
+             "Write \"kind\": \"pipeline\" in the mesh.", "pipeline-axis");
+  if (!at)
+    at.error("a pipeline, but the mesh has no pipeline axis", "an axis with \"kind\": \"pipeline\"",
+             "", "pipeline-axis");
+  return "";
+}
+
+std::vector<int64_t> read_counts_row(const JsonCursor& at, int64_t experts) {
+  std::vector<int64_t> row;
+  for (const JsonCursor& element : at.elements())
+    row.push_back(element.integer(0, kMostSize).value_or(0));
+  if (at.is(JsonKind::array) && static_cast<int64_t>(row.size()) != experts)
+    at.error(fmt::format("{} counts", row.size()), fmt::format("{}, one per expert", experts), "",
+             "routing-size");
+  return row;
+}
+
+void read_counts(const JsonCursor& at, const KnownAxis* axis, RoutingDecl& routing) {
+  for (const JsonCursor& row : at.elements())
+    routing.counts.push_back(read_counts_row(row, routing.experts));
+  const auto rows = static_cast<int64_t>(routing.counts.size());
+  if (at.is(JsonKind::array) && axis && rows != 1 && rows != axis->size)
+    at.error(fmt::format("{} rows", rows),
+             fmt::format("1, or {}: one per rank along {}", axis->size, quoted(axis->name)), "",
+             "routing-size");
+}
+
+void read_skew(const JsonCursor& at, RoutingDecl& routing) {
+  double total = 0;
+  for (const JsonCursor& element : at.elements()) {
+    const double load = element.number().value_or(0);
+    if (load < 0 || load > 1e9)
+      element.error(element.excerpt(), "a load from 0 to 1e9", "", "out-of-range");
+    routing.skew.push_back(load);
+    total += load;
+  }
+  if (!at.is(JsonKind::array)) return;
+  if (static_cast<int64_t>(routing.skew.size()) != routing.experts)
+    at.error(fmt::format("{} loads", routing.skew.size()),
+             fmt::format("{}, one per expert", routing.experts), "", "routing-size");
+  else if (!(total > 0))
+    at.error("no load at all", "at least one that is positive", "", "out-of-range");
+}
+
+void check_experts(const JsonCursor& at, const KnownAxis* axis, const RoutingDecl& routing) {
+  if (axis && axis->size > 0 && routing.experts % axis->size != 0)
+    at.error(fmt::format("{} experts on axis {} (size {})", routing.experts, quoted(axis->name),
+                         axis->size),
+             "a multiple of the size", "", "indivisible");
+}
+
+RoutingDecl read_routing_row(const JsonCursor& at, const KnownAxes& known) {
+  JsonObject object = at.object();
+  RoutingDecl routing;
+  routing.name = at.key();
+  routing.pointer = at.pointer();
+  const KnownAxis* axis = read_axis(object.required("axis"), known);
+  if (axis) routing.axis = axis->name;
+  const JsonCursor experts = object.required("experts");
+  const auto count = experts.integer(1, kMostExperts);
+  routing.experts = count.value_or(1);
+  routing.top_k = object.optional("top_k").integer(1, routing.experts).value_or(1);
+  const JsonCursor counts = object.optional("counts");
+  const JsonCursor skew = object.optional("skew");
+  if (counts && skew)
+    skew.error("both \"counts\" and \"skew\"", "one of the two, or neither for a balanced load", "",
+               "two-loads");
+  if (count) check_experts(experts, axis, routing);
+  if (count) read_counts(counts, axis, routing);
+  if (count) read_skew(skew, routing);
+  const JsonCursor factor = object.optional("capacity_factor");
+  routing.capacity_factor = factor.number();
+  if (routing.capacity_factor && !(*routing.capacity_factor > 0 && *routing.capacity_factor <= 1e6))
+    factor.error(factor.excerpt(), "a number above 0 and at most 1e6", "", "out-of-range");
+  const JsonCursor pad = object.optional("pad_to_capacity");
+  routing.pad_to_capacity = pad.boolean().value_or(false);
+  if (routing.pad_to_capacity && !factor)
+    pad.error("padding without a capacity", "\"capacity_factor\" beside it", "", "missing-key");
+  return routing;
+}
+
+}  // namespace
+
+void read_convention(const JsonCursor& at, const KnownAxes& known, Model& model) {
+  if (!at.is(JsonKind::object)) {
+    model.convention = at.one_of<Convention>(kConventions, "convention").value_or(model.convention);
+    return;
+  }
+  JsonObject object = at.object();
+  for (const JsonCursor& member : object.members()) {
+    const KnownAxis* axis = find_axis(member, member.key(), known);
+    const auto convention = member.one_of<Convention>(kConventions, "convention");
+    if (axis && convention) model.axis_convention[axis->name] = *convention;
+  }
+}
+
+std::optional<BatchDecl> read_batch(const JsonCursor& at, const KnownAxes& known) {
+  if (!at) return std::nullopt;
+  JsonObject object = at.object();
+  BatchDecl batch;
+  batch.pointer = at.pointer();
+  const JsonCursor local = object.optional("local");
+  const JsonCursor global = object.optional("global");
+  batch.local = local.integer(1, kMostSize);
+  batch.global = global.integer(1, kMostSize);
+  if (object.cursor() && static_cast<bool>(local) == static_cast<bool>(global))
+    at.error(local ? "both \"local\" and \"global\"" : "a batch without a size",
+             "either \"local\" (samples per rank) or \"global\" (of all ranks together)", "",
+             "batch-size");
+  const JsonCursor axes = object.optional("axes");
+  batch.axes = read_axes(axes, known);
+  refuse_pipeline(axes, batch.axes, known, "the batch");
+  if (object.cursor() && !axes && has_data_axis(known))
+    at.error("a mesh with data axes, but no \"axes\" here",
+             "the axes that the batch is split over, or []", "", "batch-axes");
+  return batch;
+}
+
+std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes& known) {
+  PipelineDecl pipeline;
+  if (!at) {
+    const KnownAxis* axis = only_pipeline(known);
+    if (!axis) return std::nullopt;
+    pipeline.axis = axis->name;
+    return pipeline;
+  }
+  JsonObject object = at.object();
+  pipeline.pointer = at.pointer();
+  pipeline.axis = pipeline_axis_of(object.optional("axis"), known);
+  pipeline.schedule =
+      read_word(object.optional("schedule"), kSchedules, "schedule", pipeline.schedule);
+  const JsonCursor chunks = object.optional("chunks");
+  pipeline.chunks = chunks.integer(1, kMostStages).value_or(1);
+  if (pipeline.chunks > 1 && pipeline.schedule != "interleaved")
+    chunks.error(
+        fmt::format("{} chunks with schedule {}", pipeline.chunks, quoted(pipeline.schedule)),
+        "1, or \"schedule\": \"interleaved\"", "", "chunks");
+  const JsonCursor drain = object.optional("drain");
+  pipeline.drain = read_word(drain, kDrains, "drain", pipeline.drain);
+  if (drain && pipeline.schedule != "gpipe")
+    drain.error(fmt::format("\"drain\" with schedule {}", quoted(pipeline.schedule)),
+                "it only with \"gpipe\"", "", "drain");
+  pipeline.p2p = read_word(object.optional("p2p"), kP2p, "p2p", pipeline.p2p);
+  return pipeline;
+}
+
+GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known) {
+  GradientSyncDecl sync;
+  if (!at) return sync;
+  JsonObject object = at.object();
+  sync.pointer = at.pointer();
+  sync.kind = object.required("kind").one_of<SyncKind>(kSyncKinds, "kind").value_or(sync.kind);
+  const JsonCursor axes = object.optional("axes");
+  sync.axes = read_axes(axes, known);
+  refuse_pipeline(axes, sync.axes, known, "gradient synchronisation");
+  sync.mean = !read_flag(object.optional("reduce"), {"mean", "sum"}, "reduction");
+  sync.every_microbatch = read_flag(object.optional("every"), {"step", "microbatch"}, "interval");
+  sync.overlap = object.optional("overlap").boolean();
+  const JsonCursor dtype = object.optional("dtype");
+  sync.dtype = read_dtype(dtype);
+  if (sync.dtype && !is_differentiable(*sync.dtype))
+    dtype.error(fmt::format("gradients of {} elements", info(*sync.dtype).name),
+                "a floating-point dtype", "", "integer-gradient");
+  sync.first_bucket_bytes =
+      object.optional("first_bucket_bytes").integer(1, kMostSize).value_or(sync.first_bucket_bytes);
+  sync.bucket_bytes =
+      object.optional("bucket_bytes").integer(1, kMostSize).value_or(sync.bucket_bytes);
+  sync.first_iteration = object.optional("first_iteration").boolean().value_or(false);
+  for (const JsonCursor& unit : object.optional("units").elements())
+    sync.units.push_back(read_distinct_names(unit));
+  sync.reshard_after_forward = object.optional("reshard_after_forward").boolean().value_or(true);
+  return sync;
+}
+
+std::vector<RoutingDecl> read_routing(const JsonCursor& at, const KnownAxes& known) {
+  std::vector<RoutingDecl> rows;
+  JsonObject object = at.object();
+  for (const JsonCursor& member : object.members()) rows.push_back(read_routing_row(member, known));
+  return rows;
+}
+
+Switches read_switches(const JsonCursor& at) {
+  Switches s;
+  JsonObject object = at.object();
+  const auto flag = [&](std::string_view key, Flag words) {
+    return read_flag(object.optional(key), words, key);
+  };
+  s.share_conversions = !flag("conversions", {"shared", "per_consumer"});
+  s.accumulate_first = !flag("accumulate", {"first", "per_consumer"});
+  s.residual = read_residual(object.optional("residual")).value_or(s.residual);
+  s.lazy_partial = flag("partial", {"eager", "lazy"});
+  s.explicit_redistribution = flag("redistribution", {"implicit", "explicit"});
+  s.fused_column_linear = object.optional("fused_column_linear").boolean().value_or(false);
+  return s;
+}
+
+}  // namespace s2t
