@@ -30,7 +30,8 @@ std::string_view kind_name(JsonKind kind) {
 }
 
 std::string integer_words(int64_t least, int64_t most) {
-  if (most != JsonCursor::kNoMost) return fmt::format("an integer from {} to {}", least, most);
+  if (most != JsonCursor::kNoMost)
+    return fmt::format("an integer from {} to {}", least, commas(static_cast<uint64_t>(most)));
   if (least == 1) return "a positive integer";
   if (least == 0) return "an integer that is not negative";
   return least == std::numeric_limits<int64_t>::min() ? "an integer"
@@ -198,7 +199,7 @@ JsonCursor JsonObject::absent() const {
 }
 
 JsonCursor JsonObject::optional(std::string_view key) {
-  asked_.emplace_back(key);
+  if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.emplace_back(key);
   if (!cursor_) return absent();
   const std::optional<uint32_t> id = cursor_.document_->find(cursor_.node_, key);
   return id ? JsonCursor(cursor_.document_, cursor_.sink_, *id, true) : absent();

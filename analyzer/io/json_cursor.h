@@ -53,7 +53,7 @@ class JsonCursor {
   std::optional<std::string> name() const;  // a string that is not empty
   std::optional<bool> boolean() const;
   std::optional<double> number() const;
-  // 8, 8.0 and 8e0 are integers, 8.5 and "8" are not; least and most are both allowed.
+  // 8, 8.0 and 8e0 are integers, 8.5 and "8" are not; least and most (>= 0) are both allowed.
   std::optional<int64_t> integer(int64_t least, int64_t most = kNoMost) const;
   // The row whose word stands here; `what` names the choice: "schedule".
   template <class T>

@@ -24,6 +24,7 @@ class Dataflow {
     for (const TensorDecl& t : model.tensors)
       if (!producer_.count(t.name)) leaves_.push_back(t.name);
     leaf_set_.insert(leaves_.begin(), leaves_.end());
+    complete_ = complete_ && leaf_set_.size() == leaves_.size() && !leaves_.empty();
   }
 
   void check() {
@@ -34,22 +35,25 @@ class Dataflow {
 
   bool is_leaf(const std::string& name) const { return leaf_set_.count(name) > 0; }
   bool is_result(const std::string& name) const { return producer_.count(name) > 0; }
-  const std::vector<std::string>& leaves() const { return leaves_; }
+  // Whether an unknown name is a mistake of its own: not where names are missing by another.
+  bool tells_unknown() const { return complete_ || !sink_.any(); }
 
   // Results of the ops before `op`, the nearest first.
   std::vector<std::string> results_before(size_t op) const {
     std::vector<std::string> names;
     while (op-- > 0)
-      for (const std::string& out : model_.ops[op].outputs) names.push_back(out);
+      for (const std::string& out : model_.ops[op].outputs)
+        if (!out.empty()) names.push_back(out);
     return names;
   }
 
  private:
   void add_outputs(size_t op) {
+    if (model_.ops[op].outputs.empty()) complete_ = false;
     for (const std::string& name : model_.ops[op].outputs) {
-      if (name.empty()) continue;  // reported by the reader
       const auto [it, is_new] = producer_.emplace(name, op);
-      if (!is_new)
+      complete_ = complete_ && is_new && !name.empty();
+      if (!is_new && !name.empty())
         sink_.add({model_.ops[op].pointer,
                    fmt::format("{} is already the output of {}", quoted(name),
                                op_words(model_, it->second)),
@@ -75,7 +79,7 @@ class Dataflow {
     if (name.empty() || sink_.full()) return;
     const auto made = producer_.find(name);
     if (made == producer_.end()) {
-      if (!is_leaf(name)) unknown_input(op, name, at);
+      if (!is_leaf(name) && tells_unknown()) unknown_input(op, name, at);
     } else if (made->second >= op) {
       not_yet_there(op, made->second, name, at);
     } else if (model_.ops[made->second].stage > model_.ops[op].stage) {
@@ -148,6 +152,7 @@ class Dataflow {
   std::map<std::string, size_t> producer_;
   std::vector<std::string> leaves_;
   std::set<std::string> leaf_set_;
+  bool complete_ = true;  // every op and tensor has names, and each only once
   mutable std::map<std::string, std::vector<size_t>> consumers_;  // filled when first asked for
 };
 
@@ -159,6 +164,7 @@ void check_result(const Dataflow& flow, const std::string& name, const std::stri
   if (flow.is_leaf(name))
     return sink.add({at, fmt::format("{} is no op's output", quoted(name)), "the output of an op",
                      std::string(leaf_advice), "not-a-result"});
+  if (!flow.tells_unknown()) return;
   sink.add({at, fmt::format("no tensor named {}", quoted(name)),
             known.empty() ? "the output of an op"
                           : fmt::format("the output of an op ({})", quoted_list(known)),
@@ -255,25 +261,35 @@ void check_batch(const Model& model, Diagnostics& sink) {
               "a number that divides the samples", "", "indivisible"});
 }
 
-void check_stages(const Model& model, Diagnostics& sink) {
+int64_t stage_count(const Model& model) {
   const bool piped = model.pipeline && !model.pipeline->axis.empty();
-  const int64_t stages =
-      piped ? axis_size(model, model.pipeline->axis) * model.pipeline->chunks : 1;
-  std::set<int> used;
-  for (const OpDecl& op : model.ops) {
-    used.insert(op.stage);
+  return piped ? axis_size(model, model.pipeline->axis) * model.pipeline->chunks : 1;
+}
+
+void check_stages(const Model& model, Diagnostics& sink) {
+  const int64_t stages = stage_count(model);
+  for (const OpDecl& op : model.ops)
     if (op.stage >= stages)
       sink.add({op.pointer + "/stage", fmt::format("stage {}", op.stage),
-                piped ? fmt::format("a stage from 0 to {}", stages - 1)
-                      : "stage 0, for there is no pipeline axis",
+                model.pipeline ? fmt::format("a stage from 0 to {}", stages - 1)
+                               : "stage 0, for there is no pipeline axis",
                 "", "no-such-stage"});
-  }
-  if (!piped || model.ops.empty()) return;
-  for (int stage = 0; stage < stages && !sink.full(); ++stage)
-    if (!used.count(stage))
-      sink.add({"/ops", fmt::format("no op on stage {}", stage),
-                fmt::format("at least one on each of the {} stages", stages),
-                "Give the ops a \"stage\".", "empty-stage"});
+}
+
+// Only in a model that is right otherwise: a wrong stage leaves its own stage empty.
+void check_empty_stages(const Model& model, Diagnostics& sink) {
+  if (sink.any() || model.ops.empty()) return;
+  std::set<int64_t> used;
+  for (const OpDecl& op : model.ops) used.insert(op.stage);
+  std::vector<std::string> empty;
+  const int64_t stages = stage_count(model);
+  for (int64_t stage = 0; stage < stages && empty.size() < 8; ++stage)
+    if (!used.count(stage)) empty.push_back(std::to_string(stage));
+  if (!empty.empty())
+    sink.add({"/ops", fmt::format("no op on stage {}", join(empty, ", ")),
+              fmt::format("at least one on each of the {} stages",
+                          commas(static_cast<uint64_t>(stages))),
+              "Give the ops a \"stage\".", "empty-stage"});
 }
 
 }  // namespace
@@ -287,6 +303,7 @@ void check_references(const Model& model, Diagnostics& sink) {
   check_routing_names(model, sink);
   check_batch(model, sink);
   check_stages(model, sink);
+  check_empty_stages(model, sink);
 }
 
 }  // namespace s2t

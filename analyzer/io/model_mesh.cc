@@ -233,7 +233,7 @@ std::vector<std::string> KnownAxes::names() const {
 
 const KnownAxis* find_axis(const JsonCursor& at, const std::string& name, const KnownAxes& known) {
   const KnownAxis* axis = known.find(name);
-  if (!axis) at.unknown("axis", name, known.names());
+  if (!axis && known.complete) at.unknown("axis", name, known.names());
   return axis;
 }
 
@@ -278,8 +278,9 @@ MeshDecl read_mesh(const JsonCursor& at, KnownAxes& known) {
   const JsonCursor world = object.optional("world");
   mesh.world = world.integer(1, kMostRanks);
   gather_known(mesh, known, at.sink());
+  known.complete = axes && at.sink().reported() == before;
   mesh.group_order = read_axes(object.optional("group_order"), known);
-  if (!axes || at.sink().reported() > before) return mesh;
+  if (!known.complete || at.sink().reported() > before) return mesh;
   if (mesh.world && *mesh.world != capped_product(mesh.axes))
     world.error(fmt::format("{} ranks", *mesh.world),
                 fmt::format("{}, the product of the axis sizes ({})", capped_product(mesh.axes),

@@ -33,6 +33,7 @@ struct KnownAxis {
 
 struct KnownAxes {
   std::vector<KnownAxis> rows;
+  bool complete = true;  // false: the mesh is wrong, so an unknown name is no mistake of its own
 
   const KnownAxis* find(const std::string& name) const;
   std::vector<std::string> names() const;

@@ -81,7 +81,7 @@ TensorDecl read_tensor(const JsonCursor& at, const KnownAxes& known, bool produc
   const std::optional<size_t> rank = shaped ? std::optional(tensor.shape.size()) : std::nullopt;
   if (const JsonCursor layout = object.optional("layout"))
     tensor.layout = read_layout(layout, known, rank);
-  tensor.uneven = object.optional("uneven").one_of<bool>(kUneven, "word").value_or(false);
+  tensor.uneven = object.optional("uneven").one_of<bool>(kUneven, "rounding").value_or(false);
   tensor.residual = read_residual(object.optional("residual"));
   return tensor;
 }
