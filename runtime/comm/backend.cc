@@ -5,20 +5,21 @@
 #include <csignal>
 
 #include "runtime/comm/host_threads.h"
+#include "runtime/comm/mpi_processes.h"
 
 namespace s2t {
 namespace {
 
-constexpr std::array<Backend, 1> kBackends{{
+constexpr std::array<Backend, 2> kBackends{{
     {"host", "ranks are threads of one process; needs nothing", probe_host_threads,
      run_host_threads},
+    {"mpi", "a process per rank over MPI; started by us or under mpirun", probe_mpi, run_mpi},
 }};
 
 std::atomic<bool> cancelled{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
-struct sigaction before[2];
 
 void on_signal(int signal) {
   if (cancelled.exchange(true)) std::_Exit(128 + signal);
@@ -49,11 +50,11 @@ CancelOnSignal::CancelOnSignal() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &before[i]);
+  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &before_[i]);
 }
 
 CancelOnSignal::~CancelOnSignal() {
-  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &before[i], nullptr);
+  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &before_[i], nullptr);
   cancelled = false;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <functional>
 #include <map>
@@ -43,6 +44,8 @@ struct RunResult {
   std::vector<RankFailure> failures;  // the cause first, then those it stopped
   std::exception_ptr cause;           // in this process: what the first failing rank threw
 
+  std::string output;  // process backends: what ranks wrote to stderr, each line with its rank
+
   bool ok() const { return failures.empty(); }
   int exit_code() const { return ok() ? 0 : 1; }
 };
@@ -68,12 +71,16 @@ void request_cancel() noexcept;
 bool cancel_requested() noexcept;
 
 // While it lives, Ctrl-C (SIGINT) and SIGTERM request a cancel; a second one ends the process.
+// Every `run` has one of its own.
 class CancelOnSignal {
  public:
   CancelOnSignal();
   ~CancelOnSignal();
   CancelOnSignal(const CancelOnSignal&) = delete;
   CancelOnSignal& operator=(const CancelOnSignal&) = delete;
+
+ private:
+  struct sigaction before_[2];
 };
 
 }  // namespace s2t

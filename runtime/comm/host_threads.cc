@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "analyzer/base/diagnostics.h"
-#include "runtime/comm/host_rendezvous.h"
+#include "runtime/comm/host_execute.h"
+#include "runtime/comm/outcome.h"
+#include "runtime/comm/rendezvous.h"
 #include "runtime/device/host_device.h"
 
 namespace s2t {
@@ -16,7 +18,7 @@ namespace {
 
 class HostCommunicator final : public Communicator {
  public:
-  HostCommunicator(HostRendezvous& meet, HostRendezvous::Group& group, int position)
+  HostCommunicator(Rendezvous& meet, Rendezvous::Group& group, int position)
       : meet_(meet), group_(group), position_(position) {}
 
   int rank() const override { return position_; }
@@ -45,8 +47,8 @@ class HostCommunicator final : public Communicator {
  private:
   Rank global() const { return group_.ranks[static_cast<size_t>(position_)]; }
 
-  HostRendezvous& meet_;
-  HostRendezvous::Group& group_;
+  Rendezvous& meet_;
+  Rendezvous::Group& group_;
   int position_;
   int depth_ = 0;
   std::vector<Call> batch_;
@@ -54,7 +56,7 @@ class HostCommunicator final : public Communicator {
 
 class HostWorld final : public World {
  public:
-  HostWorld(HostRendezvous& meet, Rank rank, int size) : meet_(meet), rank_(rank), size_(size) {}
+  HostWorld(Rendezvous& meet, Rank rank, int size) : meet_(meet), rank_(rank), size_(size) {}
 
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -63,7 +65,7 @@ class HostWorld final : public World {
   std::unique_ptr<Communicator> create_group(const std::string& name,
                                              const std::vector<Rank>& ranks) override {
     check_group(name, ranks, size_);
-    HostRendezvous::Group& group = meet_.create_group(rank_, name, ranks);
+    Rendezvous::Group& group = meet_.create_group(rank_, name, ranks);
     const auto me = std::find(ranks.begin(), ranks.end(), rank_);
     if (me == ranks.end()) return nullptr;
     return std::make_unique<HostCommunicator>(meet_, group, static_cast<int>(me - ranks.begin()));
@@ -85,21 +87,14 @@ class HostWorld final : public World {
   const Annotation& annotation() const override { return annotation_; }
 
  private:
-  HostRendezvous& meet_;
+  Rendezvous& meet_;
   Rank rank_;
   int size_;
   Annotation annotation_;
 };
 
-// What the threads share: each writes only its own rank's slot, read after all have joined.
-struct Outcome {
-  std::string result;
-  std::exception_ptr thrown;
-  std::optional<RankFailure> failure;
-};
-
 // An exception of the body itself ends the world; the world's own end is only passed on.
-void run_rank(HostRendezvous& meet, Rank rank, int size, const RankBody& body, Outcome& outcome) {
+void run_rank(Rendezvous& meet, Rank rank, int size, const RankBody& body, RankOutcome& outcome) {
   const auto died = [&](const std::string& what) {
     const CommError error(CommReason::died,
                           fmt::format("rank {} died in {}: {}", rank.value, meet.doing(rank), what),
@@ -123,19 +118,6 @@ void run_rank(HostRendezvous& meet, Rank rank, int size, const RankBody& body, O
   meet.finish(rank);
 }
 
-RunResult gather(std::vector<Outcome>& outcomes, Rank found_by) {
-  RunResult result;
-  for (size_t r = 0; r < outcomes.size(); ++r) {
-    result.results.push_back(std::move(outcomes[r].result));
-    if (!outcomes[r].failure) continue;
-    const bool first = Rank(r) == found_by;
-    result.failures.insert(first ? result.failures.begin() : result.failures.end(),
-                           *outcomes[r].failure);
-    if (first || !result.cause) result.cause = outcomes[r].thrown;
-  }
-  return result;
-}
-
 }  // namespace
 
 Probe probe_host_threads() {
@@ -146,8 +128,9 @@ Probe probe_host_threads() {
 
 RunResult run_host_threads(const RunOptions& options, const RankBody& body) {
   const auto size = static_cast<size_t>(options.world_size);
-  HostRendezvous meet(options.world_size, options.timeout);
-  std::vector<Outcome> outcomes(size);
+  const CancelOnSignal guard;
+  Rendezvous meet(options.world_size, options.timeout, execute_on_host);
+  std::vector<RankOutcome> outcomes(size);
   {
     std::vector<std::jthread> threads;
     for (size_t r = 0; r < size; ++r) {
@@ -163,7 +146,7 @@ RunResult run_host_threads(const RunOptions& options, const RankBody& body) {
       }
     }
   }
-  return gather(outcomes, meet.found_by());
+  return gather(std::move(outcomes), meet.found_by());
 }
 
 }  // namespace s2t

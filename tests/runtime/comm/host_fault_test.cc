@@ -176,7 +176,6 @@ TEST(HostFaults, AbortStopsEverybodyWithItsReason) {
 }
 
 TEST(HostFaults, CtrlCStopsARunThatWaits) {
-  const CancelOnSignal guard;
   const RunResult result = run(2, [](World& world, Communicator& all) {
     if (world.rank() == Rank(1)) return sum(all);
     std::raise(SIGINT);

@@ -8,6 +8,14 @@
 #include "runtime/device/float16.h"
 #include "runtime/device/host_device.h"
 
+// Under a sanitizer an allocation that cannot be had is null too, not the end of the program.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
 namespace s2t {
 namespace {
 

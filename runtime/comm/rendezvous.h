@@ -1,13 +1,13 @@
-// Where the ranks of one process meet: who has issued what, who waits, and whether anyone still
-// can.
+// Where ranks meet: who has issued what, who waits, and whether anyone still can.
 //
 // Known here: the calls of every group at this moment, under one lock. That makes three things
 // exact instead of a matter of patience: calls that do not fit are named when the second arrives,
 // a world in which nobody can go on is found when the last rank starts to wait, and the first
-// failure is the one that all ranks hear. Not known here: threads as such, and the data's meaning.
+// failure is the one that all ranks hear. Ranks are threads that call in: of the ranks themselves
+// (host), or of the launcher, each speaking for one process (judge.h). Not known here: sockets, and
+// how data moves where it does not move here.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -23,14 +23,15 @@
 
 namespace s2t {
 
-class HostRendezvous {
+class Rendezvous {
  public:
   struct Group {
     std::string name;
     std::vector<Rank> ranks;
+    size_t index = 0;  // in creation order
 
    private:
-    friend class HostRendezvous;
+    friend class Rendezvous;
     struct Message {
       const Call* call;
       int from, to;        // positions in the group
@@ -43,11 +44,16 @@ class HostRendezvous {
     std::list<Message> messages;  // posted and not matched, oldest first
   };
 
-  HostRendezvous(int world_size, std::chrono::milliseconds timeout);
+  // Carries out a collective on which all members agree; calls[r] is what member r issued.
+  using Execute = void (*)(std::span<const Call* const> calls);
 
-  // Every call names the global rank that makes it. All but `annotate` and the last two throw
-  // CommError when the world is dead.
+  // With `execute` null nothing is moved: the ranks are only let go together.
+  Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute);
+
+  // Every call names the global rank that makes it. Those of a rank throw CommError when the world
+  // is dead.
   Group& create_group(Rank rank, const std::string& name, const std::vector<Rank>& ranks);
+  Group& group(size_t index);
   void collective(Rank rank, Group& group, int position, const Call& call);
   void messages(Rank rank, Group& group, int position, std::span<const Call> calls);
   void check_alive();
@@ -59,6 +65,7 @@ class HostRendezvous {
 
   std::string doing(Rank rank) const;  // "event 3 (all_reduce of 4 float32 on "tp0")"
   Rank found_by() const;               // who met the first failure
+  std::optional<CommError> dead() const;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -89,6 +96,7 @@ class HostRendezvous {
   std::string doing_locked(Rank rank) const;
 
   const std::chrono::milliseconds timeout_;
+  const Execute execute_;
   mutable std::mutex mutex_;
   std::deque<Place> places_;  // by global rank
   std::vector<std::unique_ptr<Group>> groups_;

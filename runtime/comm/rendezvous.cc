@@ -1,13 +1,13 @@
-#include "runtime/comm/host_rendezvous.h"
+#include "runtime/comm/rendezvous.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
 #include "runtime/comm/backend.h"
-#include "runtime/comm/host_execute.h"
 
 namespace s2t {
 namespace {
@@ -21,16 +21,17 @@ double seconds(std::chrono::milliseconds t) {
 
 }  // namespace
 
-HostRendezvous::HostRendezvous(int world_size, std::chrono::milliseconds timeout)
-    : timeout_(timeout), places_(static_cast<size_t>(world_size)) {}
+Rendezvous::Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute)
+    : timeout_(timeout), execute_(execute), places_(static_cast<size_t>(world_size)) {}
 
-HostRendezvous::Group& HostRendezvous::create_group(Rank rank, const std::string& name,
-                                                    const std::vector<Rank>& ranks) {
+Rendezvous::Group& Rendezvous::create_group(Rank rank, const std::string& name,
+                                            const std::vector<Rank>& ranks) {
   const Lock lock(mutex_);
   throw_if_dead();
   const size_t index = places_[rank.at()].groups_created++;
   if (index == groups_.size()) {
     groups_.push_back(std::make_unique<Group>());
+    groups_.back()->index = index;
     groups_.back()->name = name;
     groups_.back()->ranks = ranks;
     groups_.back()->arrived.assign(ranks.size(), nullptr);
@@ -47,7 +48,13 @@ HostRendezvous::Group& HostRendezvous::create_group(Rank rank, const std::string
   throw *dead_;
 }
 
-void HostRendezvous::collective(Rank rank, Group& group, int position, const Call& call) {
+Rendezvous::Group& Rendezvous::group(size_t index) {
+  const Lock lock(mutex_);
+  if (index < groups_.size()) return *groups_[index];
+  throw CommError(CommReason::transport, fmt::format("there is no group number {}", index));
+}
+
+void Rendezvous::collective(Rank rank, Group& group, int position, const Call& call) {
   Lock lock(mutex_);
   throw_if_dead();
   note(rank, group, call);
@@ -59,13 +66,13 @@ void HostRendezvous::collective(Rank rank, Group& group, int position, const Cal
 }
 
 // The last to arrive does the work for all; the others sleep, so their buffers hold still.
-void HostRendezvous::run(Lock& lock, Rank rank, Group& group) {
+void Rendezvous::run(Lock& lock, Rank rank, Group& group) {
   const std::vector<const Call*> calls = group.arrived;
   group.executing = true;
   lock.unlock();
   std::exception_ptr thrown;
   try {
-    execute_on_host(calls);
+    if (execute_ != nullptr) execute_(calls);
   } catch (...) {
     thrown = std::current_exception();
   }
@@ -78,7 +85,7 @@ void HostRendezvous::run(Lock& lock, Rank rank, Group& group) {
     if (member != rank) release(member);
 }
 
-void HostRendezvous::messages(Rank rank, Group& group, int position, std::span<const Call> calls) {
+void Rendezvous::messages(Rank rank, Group& group, int position, std::span<const Call> calls) {
   Lock lock(mutex_);
   throw_if_dead();
   size_t unfinished = calls.size();
@@ -93,7 +100,7 @@ void HostRendezvous::messages(Rank rank, Group& group, int position, std::span<c
   if (unfinished != 0) wait(lock, rank, group, position);
 }
 
-void HostRendezvous::post(Group& group, Group::Message message) {
+void Rendezvous::post(Group& group, Group::Message message) {
   if (dead_ || deliver(group, message)) return;
   group.messages.push_back(message);
   const int peer = message.call->peer;
@@ -104,7 +111,7 @@ void HostRendezvous::post(Group& group, Group::Message message) {
 }
 
 // Pairs a message with the oldest one waiting for it; messages between two ranks keep their order.
-bool HostRendezvous::deliver(Group& group, const Group::Message& message) {
+bool Rendezvous::deliver(Group& group, const Group::Message& message) {
   const auto other =
       std::find_if(group.messages.begin(), group.messages.end(), [&](const Group::Message& m) {
         return m.from == message.from && m.to == message.to && m.call->op != message.call->op;
@@ -118,7 +125,7 @@ bool HostRendezvous::deliver(Group& group, const Group::Message& message) {
                 group.ranks[static_cast<size_t>(message.owner)]);
     return true;
   }
-  if (send.count != 0)
+  if (execute_ != nullptr && send.count != 0)
     std::copy_n(static_cast<const std::byte*>(send.in),
                 checked_mul(send.count, size_of(send.dtype)), static_cast<std::byte*>(recv.out));
   --*message.unfinished;
@@ -127,7 +134,7 @@ bool HostRendezvous::deliver(Group& group, const Group::Message& message) {
   return true;
 }
 
-void HostRendezvous::wait(Lock& lock, Rank rank, Group& group, int position) {
+void Rendezvous::wait(Lock& lock, Rank rank, Group& group, int position) {
   using Clock = std::chrono::steady_clock;
   Place& me = places_[rank.at()];
   me.blocked = true;
@@ -148,7 +155,7 @@ void HostRendezvous::wait(Lock& lock, Rank rank, Group& group, int position) {
   }
 }
 
-void HostRendezvous::release(Rank rank) {
+void Rendezvous::release(Rank rank) {
   Place& place = places_[rank.at()];
   if (!place.blocked) return;
   place.blocked = false;
@@ -156,14 +163,14 @@ void HostRendezvous::release(Rank rank) {
   place.wake.notify_one();
 }
 
-void HostRendezvous::withdraw(Group& group, int position) {
+void Rendezvous::withdraw(Group& group, int position) {
   group.messages.remove_if([&](const Group::Message& m) { return m.owner == position; });
   const Call*& mine = group.arrived[static_cast<size_t>(position)];
   if (mine != nullptr) --group.present;
   mine = nullptr;
 }
 
-void HostRendezvous::check_collective(const Group& group, int position, const Call& call) {
+void Rendezvous::check_collective(const Group& group, int position, const Call& call) {
   const Rank rank = group.ranks[static_cast<size_t>(position)];
   for (size_t r = 0; r < group.arrived.size(); ++r) {
     const Call* other = group.arrived[r];
@@ -175,7 +182,7 @@ void HostRendezvous::check_collective(const Group& group, int position, const Ca
       return fail_locked(mismatch(group, m.owner, *m.call, position, call), rank);
 }
 
-void HostRendezvous::fail_if_nobody_can_go_on(Rank found_by) {
+void Rendezvous::fail_if_nobody_can_go_on(Rank found_by) {
   if (dead_ || blocked_ == 0 || blocked_ + finished_ != static_cast<int>(places_.size())) return;
   std::string text = "no rank can go on:";
   for (size_t r = 0; r < places_.size(); ++r)
@@ -185,63 +192,68 @@ void HostRendezvous::fail_if_nobody_can_go_on(Rank found_by) {
   fail_locked({CommReason::mismatch, text}, found_by);
 }
 
-void HostRendezvous::check_alive() {
+void Rendezvous::check_alive() {
   const Lock lock(mutex_);
   if (cancel_requested()) fail_locked({CommReason::cancelled, "cancelled by a signal"}, Rank(0));
   throw_if_dead();
 }
 
-void HostRendezvous::annotate(Rank rank, const Annotation& annotation) {
+void Rendezvous::annotate(Rank rank, const Annotation& annotation) {
   const Lock lock(mutex_);
   places_[rank.at()].annotation = annotation;
 }
 
-void HostRendezvous::fail(const CommError& error, Rank found_by) {
+void Rendezvous::fail(const CommError& error, Rank found_by) {
   const Lock lock(mutex_);
   fail_locked(error, found_by);
 }
 
-void HostRendezvous::finish(Rank rank) {
+void Rendezvous::finish(Rank rank) {
   const Lock lock(mutex_);
-  places_[rank.at()].finished = true;
+  if (std::exchange(places_[rank.at()].finished, true)) return;
   ++finished_;
   fail_if_nobody_can_go_on(rank);
 }
 
-std::string HostRendezvous::doing(Rank rank) const {
+std::string Rendezvous::doing(Rank rank) const {
   const Lock lock(mutex_);
   return doing_locked(rank);
 }
 
-Rank HostRendezvous::found_by() const {
+Rank Rendezvous::found_by() const {
   const Lock lock(mutex_);
   return found_by_;
 }
 
-void HostRendezvous::throw_if_dead() {
+std::optional<CommError> Rendezvous::dead() const {
+  const Lock lock(mutex_);
+  return dead_;
+}
+
+void Rendezvous::throw_if_dead() {
   if (dead_) throw *dead_;
 }
 
-void HostRendezvous::fail_locked(const CommError& error, Rank found_by) {
+void Rendezvous::fail_locked(const CommError& error, Rank found_by) {
   if (dead_) return;
   dead_ = error;
   found_by_ = found_by;
   for (Place& place : places_) place.wake.notify_all();
 }
 
-void HostRendezvous::note(Rank rank, const Group& group, const Call& call) {
+void Rendezvous::note(Rank rank, const Group& group, const Call& call) {
   places_[rank.at()].last = fmt::format("{} on {}", to_string(call), quoted(group.name));
 }
 
-std::string HostRendezvous::doing_locked(Rank rank) const {
+std::string Rendezvous::doing_locked(Rank rank) const {
   const Place& place = places_[rank.at()];
   const std::string call = place.last.empty() ? "its start" : place.last;
   const std::string& label = place.annotation.label;
   return label.empty() ? call : fmt::format("{} [{}]", call, label);
 }
 
-CommError HostRendezvous::mismatch(const Group& group, int a, const Call& call_a, int b,
-                                   const Call& call_b) const {
+CommError Rendezvous::mismatch(const Group& group, int a, const Call& call_a, int b,
+                               const Call& call_b) const {
   const auto said = [&](int position, const Call& call) {
     const Rank rank = group.ranks[static_cast<size_t>(position)];
     const std::string& label = places_[rank.at()].annotation.label;
@@ -252,7 +264,7 @@ CommError HostRendezvous::mismatch(const Group& group, int a, const Call& call_a
                                             quoted(group.name), said(a, call_a), said(b, call_b))};
 }
 
-CommError HostRendezvous::timeout(Rank rank, const Group& group) const {
+CommError Rendezvous::timeout(Rank rank, const Group& group) const {
   std::string missing;
   Rank culprit;
   for (const Rank member : group.ranks) {

@@ -1,0 +1,93 @@
+// The place where ranks that are processes meet: it hears every call before it is made.
+//
+// Known here: one connection per rank, and a thread that speaks for it at the same `Rendezvous`
+// that ranks as threads use. So processes get the same strictness and the same words: a rank's call
+// starts only when all its partners have announced a call that fits. Not known here: MPI, NCCL, and
+// any tensor: no data comes this way, only announcements, small keys and the body's result.
+//
+// The judge sits in the launcher, or beside rank 0 when somebody else started the ranks.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "runtime/comm/outcome.h"
+#include "runtime/comm/rendezvous.h"
+#include "runtime/comm/wire.h"
+
+namespace s2t {
+
+// What a rank asks. Each request is one frame and gets one reply: 1 (go), or 0 and the CommError.
+enum class Request : uint8_t {
+  hello,         // token, rank, world size
+  create_group,  // name, ranks -> index
+  collective,    // annotation, group index, position, call
+  messages,      // annotation, group index, position, calls
+  check_alive,
+  put,    // key, value: small things that one rank tells others
+  get,    // key -> value, waits for it
+  fail,   // reason, culprit, text: this rank is at its end; answered when all have spoken
+  finish  // the body's result
+};
+
+void put_call(Packet& packet, const Call& call);
+Call get_call(Packet& packet);
+void put_error(Packet& packet, const CommError& error);
+CommError get_error(Packet& packet);
+
+class Judge {
+ public:
+  Judge(int world_size, std::chrono::milliseconds timeout, Listener listener, std::string token);
+  ~Judge();  // ends every conversation
+
+  int port() const { return port_; }
+  bool everybody_joined() const;
+  bool failed() const;
+  bool over() const;  // every rank has finished, failed or gone
+
+  // Seen from outside: a failure of no rank in particular, and how a rank's process ended ("" if it
+  // ended well).
+  void fail(const CommError& error);
+  void ended(Rank rank, const std::string& how);
+
+  RunResult result() const;  // once it is over
+
+ private:
+  enum class State : uint8_t { expected, joined, finished, failed };
+  struct Seat {
+    State state = State::expected;
+    RankOutcome outcome;
+    Descriptor connection;
+    std::optional<std::string> how_ended;
+  };
+
+  void accept_all();
+  void converse(Descriptor connection);
+  std::optional<Rank> welcome(Descriptor connection);
+  Packet answer(Rank rank, Request request, Packet& packet);
+  Packet carry_out(Rank rank, Request request, Packet& packet);
+  void announce(Rank rank, Request request, Packet& packet);
+  std::string get(const std::string& key);
+  void fail_rank(Rank rank, const CommError& error);
+  void gone(Rank rank);
+  void wait_for_the_others();
+
+  Rendezvous meet_;
+  const std::chrono::milliseconds timeout_;
+  const Listener listener_;
+  const int port_;
+  const std::string token_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Seat> seats_;  // by rank
+  std::map<std::string, std::string> keys_;
+  bool closing_ = false;
+
+  std::vector<std::thread> conversations_;
+  std::thread acceptor_;
+};
+
+}  // namespace s2t

@@ -1,0 +1,73 @@
+#include "runtime/comm/mpi_processes.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "runtime/comm/module.h"
+#include "runtime/comm/processes.h"
+
+namespace s2t {
+namespace {
+
+constexpr const char* kModule = "s2t_mpi.so";
+
+// Open MPI on one machine, with more ranks than cores, also as root and inside containers: no
+// binding, shared memory without copies across processes, and waits that give the core away.
+constexpr const char* kFlags[] = {"--oversubscribe",
+                                  "--bind-to",
+                                  "none",
+                                  "--mca",
+                                  "pml",
+                                  "ob1",
+                                  "--mca",
+                                  "btl",
+                                  "self,vader",
+                                  "--mca",
+                                  "btl_vader_single_copy_mechanism",
+                                  "none",
+                                  "--mca",
+                                  "mpi_yield_when_idle",
+                                  "1",
+                                  "--mca",
+                                  "plm",
+                                  "isolated",
+                                  "--tag-output"};
+
+std::vector<Command> commands(const RunOptions& options) {
+  Command c;
+  c.name = "mpirun";
+  c.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  c.arguments = {"mpirun"};
+  c.arguments.insert(c.arguments.end(), std::begin(kFlags), std::end(kFlags));
+  for (const auto& [name, value] : options.environment) {  // for the ranks, not for mpirun itself
+    c.arguments.push_back("-x");
+    c.arguments.push_back(name + "=" + value);
+  }
+  c.arguments.insert(c.arguments.end(), {"-n", std::to_string(options.world_size), this_program()});
+  c.arguments.insert(c.arguments.end(), options.arguments.begin(), options.arguments.end());
+  return {c};
+}
+
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+}  // namespace
+
+Probe probe_mpi() {
+  Probe probe = probe_module(kModule);
+  if (!probe.usable || in_path("mpirun")) return probe;
+  return {false, "mpirun is not in PATH (" + probe.why + ")", false};
+}
+
+RunResult run_mpi(const RunOptions& options, const RankBody& body) {
+  return run_processes({kModule, commands, [](Rank) { return size_t{0}; }}, options, body);
+}
+
+}  // namespace s2t

@@ -1,0 +1,176 @@
+#include "runtime/comm/processes.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include "analyzer/base/diagnostics.h"
+#include "runtime/comm/module.h"
+#include "runtime/comm/process_world.h"
+
+namespace s2t {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kGlance = 20ms;
+constexpr auto kToJoin = 60s;   // processes, MPI and CUDA start slowly on a busy machine
+constexpr auto kToLeave = 10s;  // to finalize and flush, once every body has returned
+constexpr auto kToStop = 3s;    // for a rank that does not hear that the run is dead
+
+CommError as_error(Rank rank, std::exception_ptr thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const CommError& e) {
+    return e;
+  } catch (const std::exception& e) {
+    return {CommReason::died, e.what(), rank};
+  } catch (...) {
+    return {CommReason::died, "an unknown exception", rank};
+  }
+}
+
+std::string run_body(const Place& place, ControlLink& link, Transport& transport,
+                     const RankBody& body) {
+  ProcessWorld world(place, link, transport);
+  return body(world);
+}
+
+// After a failure the transport may hold operations that never end, so nothing is torn down.
+std::optional<CommError> run_rank(const Place& place, const std::string& file, ControlLink& link,
+                                  const RankBody& body) {
+  const Module& module = load_module(file);
+  try {
+    if (!module.loaded()) throw CommError(CommReason::transport, module.why_not, place.rank);
+    std::unique_ptr<Transport> transport(module.open(&place, &link));
+    try {
+      const std::string result = run_body(place, link, *transport, body);
+      link.finish(result);
+    } catch (...) {
+      transport.release();
+      throw;
+    }
+    transport->close();
+    return std::nullopt;
+  } catch (...) {
+    const CommError error = as_error(place.rank, std::current_exception());
+    link.fail(error);
+    return error;
+  }
+}
+
+RunResult silent(const std::optional<CommError>& error, Rank rank) {
+  RunResult result;
+  result.reports = false;
+  if (error) result.failures.push_back({rank, error->reason(), error->what()});
+  return result;
+}
+
+// As one rank of a run that another process reports.
+RunResult run_as_rank(const ProcessBackend& backend, const StartedAs& self, const RankBody& body) {
+  if (self.judged) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::optional<CommError> error;
+  try {
+    ControlLink link(self.control, self.place);
+    error = run_rank(self.place, backend.module, link, body);
+  } catch (const CommError& e) {
+    error = e;
+  }
+  if (error) {
+    fmt::print(stderr, "rank {}: {}\n", self.place.rank.value, error->what());
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }
+  return silent(error, self.place.rank);
+}
+
+// As rank 0 among ranks that somebody else started and will end.
+RunResult run_as_first(const ProcessBackend& backend, const StartedAs& self, const RankBody& body) {
+  const bool far = self.place.local_size != self.place.size;
+  Judge judge(self.place.size, self.place.timeout, listen_on(far, self.control.port),
+              self.control.token);
+  {
+    ControlLink link(self.control, self.place);
+    run_rank(self.place, backend.module, link, body);
+  }
+  const auto deadline = Clock::now() + (judge.failed() ? kToStop : kToLeave);
+  while (!judge.over() && Clock::now() < deadline) std::this_thread::sleep_for(kGlance);
+  return judge.result();
+}
+
+std::string fresh_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+// Tells the judge what the children and the user do, until every rank has come to an end.
+void watch(Judge& judge, Children& children, const ProcessBackend& backend, int size) {
+  const auto start = Clock::now();
+  std::optional<Clock::time_point> end;
+  const auto tell = [&](const std::vector<size_t>& ended) {
+    for (int r = 0; r < size; ++r)
+      for (const size_t child : ended)
+        if (backend.child_of(Rank(r)) == child) judge.ended(Rank(r), children.how_ended(child));
+  };
+  while (!(judge.over() && children.all_ended())) {
+    tell(children.watch(kGlance));
+    if (cancel_requested()) judge.fail({CommReason::cancelled, "cancelled by a signal"});
+    if (!judge.everybody_joined() && Clock::now() - start > kToJoin)
+      judge.fail({CommReason::timeout, "not all ranks have joined in time"});
+    if (!end && judge.failed()) end = Clock::now() + kToStop;
+    if (!end && judge.over()) end = Clock::now() + kToLeave;
+    if (end && Clock::now() > *end) break;
+  }
+  if (children.all_ended()) return;
+  if (!judge.failed())
+    judge.fail({CommReason::timeout, "a rank's process did not end after its work was done"});
+  children.signal(SIGTERM);  // mpirun ends its ranks and removes its files
+  for (const auto limit = Clock::now() + kToStop; !children.all_ended() && Clock::now() < limit;)
+    tell(children.watch(kGlance));
+  children.signal(SIGKILL);
+  while (!children.all_ended()) tell(children.watch(kGlance));
+}
+
+// As the process that starts the ranks.
+RunResult run_as_launcher(const ProcessBackend& backend, const RunOptions& options) {
+  const CancelOnSignal guard;
+  const std::string token = fresh_token();
+  Judge judge(options.world_size, options.timeout, listen_on(false, 0), token);
+  std::vector<Command> commands = backend.commands(options);
+  for (Command& command : commands)
+    command.environment[kControlVariable] = to_string({"127.0.0.1", judge.port(), token});
+  Children children(commands);
+  watch(judge, children, backend, options.world_size);
+  RunResult result = judge.result();
+  result.output = children.output();
+  return result;
+}
+
+}  // namespace
+
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+RunResult run_processes(const ProcessBackend& backend, const RunOptions& options,
+                        const RankBody& body) {
+  const auto self = started_as(options.timeout);
+  if (!self) return run_as_launcher(backend, options);
+  if (self->place.size != options.world_size)
+    throw UserError("<ranks>",
+                    {{"", fmt::format("{} started {} ranks", self->by, self->place.size),
+                      fmt::format("the {} ranks of the model's mesh", options.world_size),
+                      "Start as many processes as the mesh has ranks.", "world-size"}});
+  if (!self->judged && self->place.rank == Rank(0)) return run_as_first(backend, *self, body);
+  return run_as_rank(backend, *self, body);
+}
+
+}  // namespace s2t
