@@ -62,10 +62,20 @@ def fail(name, why):
     raise RuntimeError(f"{name}: {why}")
 
 
+def check_file(path, repository):
+    document = json.loads(path.read_text())
+    if document["schema"] != "shape2trace.recorded/1" or document["name"] != path.stem:
+        fail(path.stem, "not a recording under its own name")
+    if document["model"] and not (repository / document["model"]).is_file():
+        fail(path.stem, f"there is no {document['model']}")
+    check_world(path.stem, [rank["events"] for rank in document["ranks"]])
+
+
 def main():
-    files = sorted(pathlib.Path(__file__).parent.glob("*.json"))
+    here = pathlib.Path(__file__).resolve().parent
+    files = sorted(here.glob("*.json"))
     for path in files:
-        check_world(path.stem, [rank["events"] for rank in json.loads(path.read_text())["ranks"]])
+        check_file(path, here.parents[1])
     print(f"{len(files)} recordings, all ranks agree")
 
 

@@ -27,7 +27,7 @@ def recording(model):
     return {
         "schema": "shape2trace.recorded/1",
         "name": model.name,
-        "model": f"{model.folder}/{model.name}.json",
+        "model": f"{model.folder}/{model.name}.json" if model.folder else None,
         "torch": torch.__version__.partition("+")[0],
         "how": model.how,
         "world": len(events),

@@ -29,7 +29,7 @@ class Model:
     axes: dict  # mesh axes and their sizes, slowest first
     how: str
     remarks: tuple
-    folder: str  # of the model file that predicts this record
+    folder: str | None  # of the model file that predicts this record; None if a model file cannot say it
     arguments: dict = field(default_factory=dict)
 
 
@@ -59,6 +59,12 @@ STREAMS = "FSDP2 is written for CUDA: streams and tensor versions have CPU stand
 ROOT = "The root's input needs no gradient, so its reduction waits for the end of backward, which visits the root first."
 BATCH = "Events with one batch number were handed to one batch_isend_irecv: on NCCL that is one kernel."
 STOP = "Recomputation stops as soon as every saved tensor is there, so the trailing all-reduce is not repeated."
+UNPREDICTED_ROOT = (
+    "No model file: it cannot say that a root unit is gathered first and kept, and that its reduction may wait."
+)
+UNPREDICTED_HSDP = "No model file: it cannot say that units are sharded over one axis and replicated over another."
+UNPREDICTED_REGROUPING = "No model file: the two broadcasts happen once in a run, not in every step."
+UNPREDICTED_RECOMPUTE = "No model file: it cannot say which segment is recomputed."
 FSDP = (HOOKS, PREFETCH, STREAMS)
 
 COUNTS = [10, 2, 3, 1]
@@ -94,16 +100,12 @@ TABLE = models("models", [
     row("dtensor_llama_block", llama_block, "tp 4", SIMULATED, LAZY),
     row("fsdp_mlp", fsdp, "dp 4", SIMULATED, *FSDP),
     row("fsdp_mlp_no_reshard", fsdp, "dp 4", SIMULATED, *FSDP, reshard=False),
-    row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, head=True),
-    row("fsdp_mlp_x_grad", fsdp, "dp 4", SIMULATED, *FSDP, head=True, x_grad=True),
     row("fsdp_mlp_frozen_up", fsdp, "dp 4", SIMULATED, *FSDP, frozen=("up",)),
     row("fsdp_mlp_uneven", fsdp, "dp 4", SIMULATED, *FSDP, hidden=250),
     row("fsdp_mlp_no_sync", fsdp, "dp 4", SIMULATED, *FSDP, microbatches=2),
-    row("hsdp_mlp", fsdp, "replicate 2, shard 2", SIMULATED, *FSDP),
     row("fsdp_tp_mlp", fsdp_tensor_parallel, "dp 2, tp 2", SIMULATED, *FSDP),
     row("ddp_buckets", ddp, "dp 2", GLOO, HOOKS, iteration=3),
     row("ddp_first_iteration", ddp, "dp 2", GLOO, HOOKS, iteration=1),
-    row("ddp_second_iteration", ddp, "dp 2", GLOO, HOOKS, iteration=2),
     row("ddp_frozen", ddp, "dp 2", GLOO, HOOKS, iteration=3, frozen=(0, 3, 4, 9)),
     row("ddp_no_sync", ddp, "dp 2", GLOO, HOOKS, iteration=3, microbatches=2),
     row("ddp_tp_mlp", ddp_tensor_parallel, "dp 2, tp 2", GLOO, HOOKS),
@@ -115,10 +117,15 @@ TABLE = models("models", [
     row("one_f_one_b_p2_m4", torch_pipeline, "pp 2", GLOO, BATCH, schedule=Schedule1F1B, microbatches=4),
     row("one_f_one_b_p4_m8", torch_pipeline, "pp 4", GLOO, BATCH, schedule=Schedule1F1B, microbatches=8),
     row("interleaved_p2_v2_m4", torch_pipeline, "pp 2", GLOO, BATCH, schedule=ScheduleInterleaved1F1B, microbatches=4, virtual=2),
-    row("checkpoint_tp", checkpointed_block, "tp 2", GLOO, STOP, reentrant=False),
-    row("checkpoint_tp_reentrant", checkpointed_block, "tp 2", GLOO, reentrant=True),
     row("ulysses", ulysses, "sp 4", GLOO),
     row("cp_all_gather", context_parallel, "cp 4", SIMULATED),
     row("gqa_tp4_kv2", grouped_query, "kv 2, rep 2", GLOO),
+]) + models(None, [
+    row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, UNPREDICTED_ROOT, head=True),
+    row("fsdp_mlp_x_grad", fsdp, "dp 4", SIMULATED, *FSDP, UNPREDICTED_ROOT, head=True, x_grad=True),
+    row("hsdp_mlp", fsdp, "replicate 2, shard 2", SIMULATED, *FSDP, UNPREDICTED_HSDP),
+    row("ddp_second_iteration", ddp, "dp 2", GLOO, HOOKS, UNPREDICTED_REGROUPING, iteration=2),
+    row("checkpoint_tp", checkpointed_block, "tp 2", GLOO, STOP, UNPREDICTED_RECOMPUTE, reentrant=False),
+    row("checkpoint_tp_reentrant", checkpointed_block, "tp 2", GLOO, UNPREDICTED_RECOMPUTE, reentrant=True),
 ])
 # fmt: on
