@@ -1,4 +1,6 @@
-"""The programs of the two notes that the product's tables come from, as their authors wrote them.
+"""The programs of the two notes that the product's tables come from, rebuilt from their text: the notes show the parts
+that communicate, the rest (data, loss where they name none) was filled in here. tp_mlp has the copy that note 2's own
+stand-alone test leaves out; its input needs no gradient, so nothing runs there either way.
 
 Note 1 uses torch.distributed.nn.functional, whose collectives differentiate themselves ("per_rank"); note 2 writes the
 Megatron pair of autograd functions ("global").
