@@ -88,6 +88,9 @@ std::string shown(std::string_view token) {
 
 Diagnostic bad_string(std::string_view text, const SyntaxBreak& at) {
   const char last = text[at.end - 1];
+  if (static_cast<unsigned char>(last) >= 0x80)
+    return {line_and_column(text, at.end - 1), "a byte that is not UTF-8", "UTF-8 text", "",
+            "invalid-utf8"};
   if (last == '\n' || last == '\r')
     return {line_and_column(text, at.start), "a string that does not end on its line",
             "its closing quote", "Write a line break as \\n.", "json-syntax"};
@@ -95,7 +98,8 @@ Diagnostic bad_string(std::string_view text, const SyntaxBreak& at) {
     return {line_and_column(text, at.end - 1),
             fmt::format("the control character 0x{:02X} in a string", static_cast<unsigned>(last)),
             fmt::format("it written as \\u{:04x}", static_cast<unsigned>(last)), "", "json-syntax"};
-  const size_t escape = std::max(at.start, text.substr(0, at.end).rfind('\\'));
+  const size_t backslash = text.substr(0, at.end).rfind('\\');
+  const size_t escape = backslash == std::string_view::npos ? at.start : backslash;
   const size_t end = last == '"' ? at.end - 1 : at.end;  // half a surrogate pair ends the string
   return {line_and_column(text, escape),
           fmt::format("the escape {} in a string", text.substr(escape, end - escape)),

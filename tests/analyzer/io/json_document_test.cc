@@ -160,24 +160,30 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Strings, JsonSyntax,
-    testing::Values(Broken{"[\"a\nb\"]",
-                           "line 1, column 2: a string that does not end on its line; expected "
-                           "its closing quote. Write a line break as \\n. [json-syntax]"},
-                    Broken{"[\"a\tb\"]",
-                           "line 1, column 4: the control character 0x09 in a string; expected "
-                           "it written as \\u0009. [json-syntax]"},
-                    Broken{"[\"a\\q\"]",
-                           "line 1, column 4: the escape \\q in a string; expected one of \\\" "
-                           "\\\\ \\/ \\b \\f \\n \\r \\t, or \\u with four hexadecimal digits. A "
-                           "backslash itself is written \\\\. [json-syntax]"},
-                    Broken{"[\"\\u12x4\"]",
-                           "line 1, column 3: the escape \\u12x in a string; expected one of "
-                           "\\\" \\\\ \\/ \\b \\f \\n \\r \\t, or \\u with four hexadecimal "
-                           "digits. A backslash itself is written \\\\. [json-syntax]"},
-                    Broken{"[\"\\ud800\"]",
-                           "line 1, column 3: the escape \\ud800 in a string; expected one of "
-                           "\\\" \\\\ \\/ \\b \\f \\n \\r \\t, or \\u with four hexadecimal "
-                           "digits. A backslash itself is written \\\\. [json-syntax]"}));
+    testing::Values(
+        Broken{"[\"a\nb\"]",
+               "line 1, column 2: a string that does not end on its line; expected "
+               "its closing quote. Write a line break as \\n. [json-syntax]"},
+        Broken{"[\"a\tb\"]",
+               "line 1, column 4: the control character 0x09 in a string; expected "
+               "it written as \\u0009. [json-syntax]"},
+        Broken{"[\"a\xFF\"]",
+               "line 1, column 4: a byte that is not UTF-8; expected UTF-8 text. [invalid-utf8]"},
+        Broken{"[\"\xE2\x82",
+               "line 1, column 4: the file ends inside a string; expected its closing quote. "
+               "[json-truncated]"},
+        Broken{"[\"a\\q\"]",
+               "line 1, column 4: the escape \\q in a string; expected one of \\\" "
+               "\\\\ \\/ \\b \\f \\n \\r \\t, or \\u with four hexadecimal digits. A "
+               "backslash itself is written \\\\. [json-syntax]"},
+        Broken{"[\"\\u12x4\"]",
+               "line 1, column 3: the escape \\u12x in a string; expected one of "
+               "\\\" \\\\ \\/ \\b \\f \\n \\r \\t, or \\u with four hexadecimal "
+               "digits. A backslash itself is written \\\\. [json-syntax]"},
+        Broken{"[\"\\ud800\"]",
+               "line 1, column 3: the escape \\ud800 in a string; expected one of "
+               "\\\" \\\\ \\/ \\b \\f \\n \\r \\t, or \\u with four hexadecimal "
+               "digits. A backslash itself is written \\\\. [json-syntax]"}));
 
 INSTANTIATE_TEST_SUITE_P(NulBytes, JsonSyntax,
                          testing::Values(Broken{std::string("[1, \0]", 6),
