@@ -1,0 +1,118 @@
+#include "analyzer/comm/routing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace s2t {
+namespace {
+
+Count sum(const std::vector<Count>& v) {
+  return std::accumulate(v.begin(), v.end(), Count{0});
+}
+
+// `total` rows in proportion to `weights`, by largest remainder; ties go to the lower expert.
+std::vector<Count> apportion(Count total, const std::vector<double>& weights) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<Count> rows;
+  std::vector<std::pair<double, size_t>> rest;
+  for (size_t e = 0; e < weights.size(); ++e) {
+    const double exact = static_cast<double>(total) * weights[e] / all;
+    rows.push_back(static_cast<Count>(exact));
+    rest.emplace_back(-(exact - std::floor(exact)), e);
+  }
+  std::sort(rest.begin(), rest.end());
+  for (size_t i = 0; sum(rows) < total; ++i) ++rows[rest[i % rest.size()].second];
+  return rows;
+}
+
+std::string stated_counts(Routing& routing, const RoutingRequest& request, Count rows) {
+  const auto n = static_cast<size_t>(routing.ranks);
+  if (request.counts.size() != 1 && request.counts.size() != n)
+    return fmt::format(
+        "{} rows of counts; expected 1 (for all sources) or {} (one per source rank)",
+        request.counts.size(), n);
+  for (size_t source = 0; source < n; ++source) {
+    const auto& row = request.counts[request.counts.size() == 1 ? 0 : source];
+    if (row.size() != static_cast<size_t>(routing.experts))
+      return fmt::format("source {} counts {} experts; expected {}", source, row.size(),
+                         routing.experts);
+    routing.counts.emplace_back(row.begin(), row.end());
+    if (sum(routing.counts.back()) != rows)
+      return fmt::format("the counts of source {} sum to {} rows; expected {} (tokens x top_k)",
+                         source, sum(routing.counts.back()), rows);
+  }
+  return "";
+}
+
+void apply_capacity(Routing& routing, const RoutingRequest& request, Count rows) {
+  if (!request.capacity_factor) return;
+  const auto capacity = static_cast<Count>(std::ceil(
+      static_cast<double>(rows) / static_cast<double>(routing.experts) * *request.capacity_factor));
+  for (auto& row : routing.counts)
+    for (Count& count : row) {
+      if (count > capacity) routing.dropped += count - capacity;
+      count = request.pad_to_capacity ? capacity : std::min(count, capacity);
+    }
+}
+
+}  // namespace
+
+std::string route(Routing& routing, const RoutingRequest& request, Count tokens) {
+  const Count rows = checked_mul(tokens, static_cast<Count>(routing.top_k));
+  routing.counts.clear();
+  if (!request.counts.empty()) {
+    if (std::string why = stated_counts(routing, request, rows); !why.empty()) return why;
+  } else {
+    if (!request.skew.empty() && request.skew.size() != static_cast<size_t>(routing.experts))
+      return fmt::format("{} weights in \"skew\"; expected {} (one per expert)",
+                         request.skew.size(), routing.experts);
+    const std::vector<double> even(static_cast<size_t>(routing.experts), 1.0);
+    const auto row = apportion(rows, request.skew.empty() ? even : request.skew);
+    routing.counts.assign(static_cast<size_t>(routing.ranks), row);
+  }
+  apply_capacity(routing, request, rows);
+  return "";
+}
+
+std::vector<Count> Routing::dispatch_send(int64_t source) const {
+  const int64_t local = experts / ranks;
+  std::vector<Count> send(static_cast<size_t>(ranks), 0);
+  for (int64_t e = 0; e < experts; ++e)
+    send[static_cast<size_t>(e / local)] +=
+        counts[static_cast<size_t>(source)][static_cast<size_t>(e)];
+  return send;
+}
+
+std::vector<Count> Routing::dispatch_recv(int64_t rank) const {
+  std::vector<Count> recv;
+  for (int64_t source = 0; source < ranks; ++source)
+    recv.push_back(dispatch_send(source)[static_cast<size_t>(rank)]);
+  return recv;
+}
+
+Count Routing::rows_at_source(int64_t source) const {
+  return sum(dispatch_send(source));
+}
+Count Routing::rows_at_expert(int64_t rank) const {
+  return sum(dispatch_recv(rank));
+}
+
+int64_t Routing::hottest() const {
+  int64_t best = 0;
+  for (int64_t r = 1; r < ranks; ++r)
+    if (rows_at_expert(r) > rows_at_expert(best)) best = r;
+  return best;
+}
+
+double Routing::load_ratio() const {
+  Count least = std::numeric_limits<Count>::max();
+  for (int64_t r = 0; r < ranks; ++r) least = std::min(least, rows_at_expert(r));
+  const auto most = static_cast<double>(rows_at_expert(hottest()));
+  return least == 0 ? std::numeric_limits<double>::infinity() : most / static_cast<double>(least);
+}
+
+}  // namespace s2t

@@ -1,0 +1,230 @@
+#include "analyzer/forward/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/base/text.h"
+#include "analyzer/forward/modes.h"
+#include "analyzer/graph/placements.h"
+
+namespace s2t {
+namespace {
+
+class ForwardPlanner {
+ public:
+  explicit ForwardPlanner(const Graph& graph) : graph_(graph), diagnostics_(graph.file) {}
+
+  Forward plan() {
+    out_.layouts.assign(graph_.values.size(), Layout(graph_.mesh));
+    out_.routings = graph_.routings;
+    out_.routing_tokens.assign(graph_.routings.size(), 0);
+    for (size_t v = 0; v < graph_.values.size(); ++v)
+      if (graph_.values[v].leaf()) out_.layouts[v] = graph_.values[v].layout;
+    for (size_t o = 0; o < graph_.ops.size(); ++o) plan_op(OpId(o));
+    diagnostics_.throw_if_any();
+    return std::move(out_);
+  }
+
+ private:
+  void plan_op(OpId id) {
+    const Op& op = graph_.op(id);
+    std::vector<Layout> layouts;
+    for (const TensorId t : op.inputs) layouts.push_back(out_.layouts[t.at()]);
+    OpPlan plan;
+    choose_modes(graph_, op, layouts, plan);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.is("transfer")) keep_for_transfer(op, plan);
+      remark_bias(op, layouts, i);
+      plan.conversions.push_back(convert(id, op.inputs[i], i, plan.operand_ports[i]));
+    }
+    for (size_t r = 0; r < op.outputs.size(); ++r) {
+      out_.layouts[op.outputs[r].at()] = plan.result_ports[r];
+      const Value& v = graph_.value(op.outputs[r]);
+      check_divides(v.shape, plan.result_ports[r], v.uneven || v.routing.has_value(), graph_.mesh,
+                    v.pointer, diagnostics_);
+    }
+    if (op.is("moe_dispatch")) resolve_routing(op, plan);
+    out_.ops.push_back(std::move(plan));
+  }
+
+  // A border sends the value as it is; only a Partial is reduced before the send.
+  void keep_for_transfer(const Op& op, OpPlan& plan) const {
+    for (size_t i = 0; i < graph_.atoms(); ++i) {
+      const Placement p = out_.layouts[op.inputs[0].at()][AtomIndex(i)];
+      const Placement port = p.is_partial() ? Placement::R() : p;
+      plan.operand_ports[0][AtomIndex(i)] = plan.result_ports[0][AtomIndex(i)] = port;
+    }
+  }
+
+  int convert(OpId consumer, TensorId value, size_t operand, const Layout& to) {
+    const Layout& from = out_.layouts[value.at()];
+    if (from == to) return -1;
+    const auto key = std::make_pair(value, to);
+    if (const auto it = shared_.find(key); graph_.switches.share_conversions && it != shared_.end())
+      return it->second;
+    Conversion c{value, from, to, {}, consumer};
+    const Value& v = graph_.value(value);
+    const Op& op = graph_.op(consumer);
+    for (size_t i = 0; i < from.size(); ++i)
+      if (from[AtomIndex(i)].is_partial() && to[AtomIndex(i)].is_partial() &&
+          from[AtomIndex(i)] != to[AtomIndex(i)])
+        throw Fault("a max cannot become a sum");
+    check_divides(v.shape, to, v.uneven || v.routing.has_value(), graph_.mesh, op.pointer,
+                  diagnostics_);
+    c.steps = plan_redistribution(from, to, graph_.mesh, v.parameter ? graph_.data_atoms : 0);
+    if (graph_.switches.explicit_redistribution && !op.redistributes() && !op.is("transfer"))
+      refuse_implicit(op, operand, c);
+    out_.conversions.push_back(std::move(c));
+    const int index = static_cast<int>(out_.conversions.size()) - 1;
+    shared_.emplace(key, index);
+    return index;
+  }
+
+  void refuse_implicit(const Op& op, size_t operand, const Conversion& c) {
+    for (const Step& step : c.steps) {
+      if (!step.collective) continue;
+      const std::string axis = graph_.mesh.family_of(step.atoms).name;
+      const std::string value = graph_.value(c.value).name;
+      const bool partial = (c.from.partial() & step.atoms) != 0;
+      diagnostics_.add(
+          {op.pointer + " (" + std::string(op.def->name) + ")",
+           partial
+               ? fmt::format("input {} is Partial over {}, {} is not linear in it, and "
+                             "redistribution is explicit here",
+                             quoted(value), quoted(axis), op.def->name)
+               : fmt::format("input {} is {} but is wanted as {}, and redistribution is explicit "
+                             "here",
+                             quoted(value), to_string(c.from, graph_.mesh),
+                             to_string(c.to, graph_.mesh)),
+           partial ? "a reduced value" : "the layout its op wants",
+           fmt::format("Put a redistribute op before input {}.", operand),
+           partial ? "partial-nonlinear" : "implicit-redistribution"});
+    }
+  }
+
+  void remark_bias(const Op& op, const std::vector<Layout>& layouts, size_t operand) {
+    if (!op.is("bias_add") || operand != 0 || !layouts[0].any_partial()) return;
+    const AtomSet atoms = layouts[0].partial();
+    const Placement port = Placement::R();
+    for (size_t i = 0; i < graph_.atoms(); ++i)
+      if (s2t::contains(atoms, AtomIndex(i)) && port != Placement::R()) return;
+    out_.remarks.push_back(
+        {"bias-after-reduction",
+         fmt::format("{} adds {} after {} is reduced over {}: added to each partial term it would "
+                     "be counted {} times",
+                     op.name, quoted(graph_.value(op.inputs[1]).name),
+                     quoted(graph_.value(op.inputs[0]).name), graph_.mesh.family_of(atoms).name,
+                     graph_.mesh.size(atoms))});
+  }
+
+  void resolve_routing(const Op& op, const OpPlan& plan) {
+    const Value& buffer = graph_.value(op.outputs[0]);
+    if (!buffer.routing) return;
+    const size_t r = *buffer.routing;
+    out_.routing_tokens[r] = plan.result_ports[0].sharding(1);
+    const Shape local = local_shape(buffer.shape, plan.result_ports[0], graph_.mesh);
+    const std::string why =
+        route(out_.routings[r], graph_.routing_requests[r], static_cast<Count>(local[1]));
+    if (!why.empty())
+      diagnostics_.add({graph_.routing_pointers[r] +
+                            (graph_.routing_requests[r].counts.empty() ? "/skew" : "/counts"),
+                        why, "", fmt::format("Each source rank holds {} tokens.", local[1]),
+                        "routing-rows"});
+    else if (out_.routings[r].dropped > 0)
+      out_.remarks.push_back(
+          {"tokens-dropped", fmt::format("routing {}: {} rows are over capacity and "
+                                         "dropped",
+                                         quoted(out_.routings[r].name), out_.routings[r].dropped)});
+  }
+
+  const Graph& graph_;
+  Diagnostics diagnostics_;
+  Forward out_;
+  std::map<std::pair<TensorId, Layout>, int> shared_;
+};
+
+}  // namespace
+
+Forward plan_forward(const Graph& graph) {
+  return ForwardPlanner(graph).plan();
+}
+
+Shape local_shape_of(const Graph& graph, TensorId value, const Layout& layout) {
+  return local_shape(graph.value(value).shape, layout, graph.mesh);
+}
+
+Count ragged_rows(const Graph& graph, const Forward& forward, TensorId value, const Layout& layout,
+                  int64_t c) {
+  const size_t r = graph.value(value).routing.value();
+  const Routing& routing = forward.routings[r];
+  const bool by_expert = (layout.sharding(0) & routing.atoms) == routing.atoms && routing.atoms;
+  const bool by_token = (layout.sharding(1) & routing.atoms) == routing.atoms && routing.atoms;
+  Count rows = 0;
+  if (by_expert)
+    rows = routing.rows_at_expert(c);
+  else if (by_token || routing.ranks == 1)
+    rows = routing.rows_at_source(routing.ranks == 1 ? 0 : c);
+  else
+    for (int64_t source = 0; source < routing.ranks; ++source)
+      rows += routing.rows_at_source(source);
+  // Tokens gathered over other axes (expert tensor parallelism) multiply the rows.
+  const AtomSet gathered = forward.routing_tokens[r] & ~routing.atoms & ~layout.sharding(1);
+  return checked_mul(rows, static_cast<Count>(graph.mesh.size(gathered)));
+}
+
+namespace {
+
+std::optional<AtomIndex> first_of(AtomSet atoms) {
+  for (size_t i = 0; i < kMaxAtoms; ++i)
+    if (contains(atoms, AtomIndex(i))) return AtomIndex(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string describe_mode(const Graph& graph, const Forward& forward, OpId id, AtomSet atoms) {
+  const auto atom = first_of(atoms);
+  if (!id.valid() || !atom) return "";
+  const Op& op = graph.op(id);
+  const std::string mode = op.redistributes()
+                               ? "redistribute"
+                               : to_string(forward.ops[id.at()].modes[atom->at()], op.rule);
+  return op.name + " (" + std::string(op.def->name) + "): " + mode;
+}
+
+std::string describe_vote(const Graph& graph, const Forward& forward, OpId id, AtomSet atoms) {
+  const auto atom = first_of(atoms);
+  if (!id.valid() || !atom) return "";
+  const Op& op = graph.op(id);
+  const Vote& vote = forward.ops[id.at()].votes[atom->at()];
+  const std::string who = op.inputs.empty() ? "" : graph.value(op.inputs[vote.operand]).name;
+  const std::string placement =
+      op.inputs.empty() ? "" : to_string(forward.layouts[op.inputs[vote.operand].at()][*atom]);
+  std::string text;
+  switch (vote.kind) {
+    case Vote::Kind::none:
+      text = "nothing is sharded here: redundant";
+      break;
+    case Vote::Kind::pin:
+      text = "the model pins the mode";
+      break;
+    case Vote::Kind::parameter:
+      text = "parameter " + who + " is " + placement;
+      break;
+    case Vote::Kind::activation:
+      text = "activation " + who + " is " + placement;
+      break;
+    case Vote::Kind::lazy:
+      text = who + " is Partial and the op is linear in it (partial: lazy)";
+      break;
+    case Vote::Kind::target:
+      text = "the model states this layout";
+      break;
+  }
+  return vote.losers.empty() ? text : text + "; outvoted: " + vote.losers;
+}
+
+}  // namespace s2t
