@@ -35,9 +35,8 @@ class ForwardPlanner {
     for (const TensorId t : op.inputs) layouts.push_back(out_.layouts[t.at()]);
     OpPlan plan;
     choose_modes(graph_, op, layouts, plan);
+    remark_bias(op, layouts[0], plan);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (op.is("transfer")) keep_for_transfer(op, plan);
-      remark_bias(op, layouts, i);
       plan.conversions.push_back(convert(id, op.inputs[i], i, plan.operand_ports[i]));
     }
     for (size_t r = 0; r < op.outputs.size(); ++r) {
@@ -48,15 +47,6 @@ class ForwardPlanner {
     }
     if (op.is("moe_dispatch")) resolve_routing(op, plan);
     out_.ops.push_back(std::move(plan));
-  }
-
-  // A border sends the value as it is; only a Partial is reduced before the send.
-  void keep_for_transfer(const Op& op, OpPlan& plan) const {
-    for (size_t i = 0; i < graph_.atoms(); ++i) {
-      const Placement p = out_.layouts[op.inputs[0].at()][AtomIndex(i)];
-      const Placement port = p.is_partial() ? Placement::R() : p;
-      plan.operand_ports[0][AtomIndex(i)] = plan.result_ports[0][AtomIndex(i)] = port;
-    }
   }
 
   int convert(OpId consumer, TensorId value, size_t operand, const Layout& to) {
@@ -105,12 +95,9 @@ class ForwardPlanner {
     }
   }
 
-  void remark_bias(const Op& op, const std::vector<Layout>& layouts, size_t operand) {
-    if (!op.is("bias_add") || operand != 0 || !layouts[0].any_partial()) return;
-    const AtomSet atoms = layouts[0].partial();
-    const Placement port = Placement::R();
-    for (size_t i = 0; i < graph_.atoms(); ++i)
-      if (s2t::contains(atoms, AtomIndex(i)) && port != Placement::R()) return;
+  void remark_bias(const Op& op, const Layout& x, const OpPlan& plan) {
+    const AtomSet atoms = x.partial() & ~plan.operand_ports[0].partial();
+    if (!op.is("bias_add") || !atoms) return;
     out_.remarks.push_back(
         {"bias-after-reduction",
          fmt::format("{} adds {} after {} is reduced over {}: added to each partial term it would "

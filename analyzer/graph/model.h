@@ -116,11 +116,11 @@ struct GradientSyncDecl {
   SyncKind kind = SyncKind::none;
   std::vector<std::string> axes;  // empty: every data axis
   bool mean = true;
-  bool every_microbatch = false;
+  std::optional<bool> every_microbatch;  // default: true for zero2 and fsdp, else once per step
   std::optional<bool> overlap;           // default: true for bucketed and fsdp, else false
   std::optional<DType> dtype;            // gradients are cast to it; default: the parameter's
-  int64_t first_bucket_bytes = 1 << 20;  // PyTorch DDP: 1 MiB, then 25 MiB
-  int64_t bucket_bytes = 25 << 20;
+  // Default: PyTorch DDP's 1 MiB then 25 MiB for bucketed, no limit for zero1 and zero2.
+  std::optional<int64_t> first_bucket_bytes, bucket_bytes;
   bool first_iteration = false;  // PyTorch DDP: one bucket per dtype in the first step
   std::vector<std::vector<std::string>> units;  // fsdp: parameters gathered together
   bool reshard_after_forward = true;            // fsdp
@@ -148,8 +148,8 @@ struct Switches {
   Residual residual = Residual::used;
   bool lazy_partial = false;  // keep a Partial through linear ops instead of reducing at first use
   bool explicit_redistribution = false;  // implicit conversions are errors
-  bool fused_column_linear =
-      false;  // Megatron: the input gradient of a linear is reduced even if unneeded
+  bool fused_column_linear = false;      // Megatron: the input gradient is reduced even if unneeded
+  bool coalesce_model_sync = true;       // parameter gradients partial on a model axis: one call
 
   bool operator==(const Switches&) const = default;
 };

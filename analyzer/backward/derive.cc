@@ -1,0 +1,236 @@
+#include "analyzer/backward/derive.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analyzer/base/text.h"
+
+namespace s2t {
+namespace {
+
+struct Contribution {
+  Layout layout;
+  std::vector<OpId> sources;
+};
+
+class Deriver {
+ public:
+  Deriver(const Graph& graph, const Forward& forward, const Needs& needs)
+      : graph_(graph), forward_(forward), needs_(needs) {}
+
+  Backward derive() {
+    pending_.resize(graph_.values.size());
+    out_.leaf_gradients.resize(graph_.values.size());
+    out_.last_contribution.resize(graph_.values.size());
+    if (graph_.loss.valid()) seed();
+    for (size_t o = graph_.ops.size(); o-- > 0;) visit(OpId(o));
+    return std::move(out_);
+  }
+
+ private:
+  // The gradient of the loss is 1 on every rank, in the loss's own cotangent layout.
+  void seed() {
+    const Value& loss = graph_.value(graph_.loss);
+    if (!needs_.needed[graph_.loss.at()] || loss.leaf()) return;
+    pending_[graph_.loss.at()].push_back({result_cotangent(loss.producer, loss.result, {}), {}});
+  }
+
+  void visit(OpId id) {
+    const Op& op = graph_.op(id);
+    bool runs = false;
+    Layout arrived;
+    for (size_t r = 0; r < op.outputs.size(); ++r) {
+      if (pending_[op.outputs[r].at()].empty()) continue;
+      arrived = bring_home(op.outputs[r], id, r);
+      runs = true;
+    }
+    if (!runs) return;
+    regather(id);
+    out_.steps.push_back({BackwardStep::Kind::op, id, {}, {}, {}, {}, -1, {}, false});
+    for (size_t i = 0; i < op.inputs.size(); ++i) contribute(id, i, arrived);
+    for (const TensorId t : op.inputs)
+      if (graph_.value(t).leaf() && !graph_.value(t).parameter &&
+          graph_.value(t).uses.front().op == id)
+        finish_input(t);
+  }
+
+  // Converts what has accumulated for a value to its producer's cotangent port.
+  Layout bring_home(TensorId value, OpId producer, size_t result) {
+    std::vector<Contribution>& list = pending_[value.at()];
+    const Layout target = result_cotangent(producer, result, list);
+    for (const Contribution& c : list) convert(value, c, target, producer);
+    list.clear();
+    return target;
+  }
+
+  void convert(TensorId value, const Contribution& c, const Layout& target, OpId before) {
+    BackwardStep step;
+    step.kind = BackwardStep::Kind::gradient;
+    step.op = before;
+    step.value = value;
+    step.from = c.layout;
+    step.to = target;
+    step.steps = plan_redistribution(c.layout, target, graph_.mesh);
+    step.sources = c.sources;
+    step.fused = !needs_.needed[value.at()];
+    if (!step.steps.empty()) out_.steps.push_back(std::move(step));
+  }
+
+  // A pin whose result is R passes the gradient (R or Partial) through as it comes.
+  Layout result_cotangent(OpId producer, size_t result,
+                          const std::vector<Contribution>& arrived) const {
+    const Op& op = graph_.op(producer);
+    const OpPlan& plan = forward_.ops[producer.at()];
+    Layout target(graph_.mesh);
+    for (size_t i = 0; i < graph_.atoms(); ++i) {
+      const AtomIndex a(i);
+      const Placement port = plan.result_ports[result][a];
+      const bool redundant = plan.modes[i].kind == Mode::Kind::redundant;
+      target[a] = cotangent(port, redundant, graph_.per_rank[i]);
+      if (!op.redistributes() || !port.is_replicate() || arrived.empty()) continue;
+      const Placement first = arrived.front().layout[a];
+      const bool agree = std::all_of(arrived.begin(), arrived.end(),
+                                     [&](const Contribution& c) { return c.layout[a] == first; });
+      if (agree && !first.is_shard()) target[a] = first;
+    }
+    return target;
+  }
+
+  // `stored` values: repeats the forward conversion before the first needed gradient that reads it.
+  void regather(OpId id) {
+    const Op& op = graph_.op(id);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!wants_gradient(op, i)) continue;
+      for (const size_t saved : saved_for(*op.def, op.notation, i)) {
+        const int index = forward_.ops[id.at()].conversions[saved];
+        if (index < 0 || !regathered_.insert(index).second) continue;
+        repeat(index, id);
+      }
+    }
+  }
+
+  void repeat(int index, OpId id) {
+    const Conversion& c = forward_.conversions[static_cast<size_t>(index)];
+    const Value& v = graph_.value(c.value);
+    if (v.residual != Residual::stored || v.parameter) return;
+    BackwardStep step;
+    step.kind = BackwardStep::Kind::regather;
+    step.op = id;
+    step.value = c.value;
+    step.from = c.from;
+    step.to = c.to;
+    step.conversion = index;
+    for (const Step& s : c.steps)
+      if (s.collective == Collective::all_gather) step.steps.push_back(s);
+    if (!step.steps.empty()) out_.steps.push_back(std::move(step));
+  }
+
+  bool wants_gradient(const Op& op, size_t operand) const {
+    return needs_.needed[op.inputs[operand].at()] && !stops(*op.def, op.notation, operand);
+  }
+
+  // A fused column linear computes and reduces its input gradient whenever it runs.
+  bool forced(const Op& op, size_t operand) const {
+    return graph_.switches.fused_column_linear && op.is("linear") && operand == 0 &&
+           needs_.needed[op.inputs[1].at()] && is_differentiable(graph_.value(op.inputs[0]).dtype);
+  }
+
+  void contribute(OpId id, size_t operand, const Layout& arrived) {
+    const Op& op = graph_.op(id);
+    const TensorId value = op.inputs[operand];
+    const bool wanted = wants_gradient(op, operand) || is_message(op);
+    if (!wanted && !forced(op, operand)) return;
+    Contribution c{operand_cotangent(id, operand, arrived), {id}};
+    if (!wanted) {
+      convert(value, c, home_of(value, c.layout), id);
+      return;
+    }
+    out_.last_contribution[value.at()] = id;
+    if (!needs_.needed[value.at()]) return;  // a message that the receiver ignores
+    if (graph_.value(value).leaf()) return add(out_.leaf_gradients[value.at()], c.layout);
+    std::vector<Contribution>& list = pending_[value.at()];
+    for (Contribution& other : list)
+      if (graph_.switches.accumulate_first && other.layout == c.layout) {
+        other.sources.push_back(id);
+        return;
+      }
+    list.push_back(std::move(c));
+  }
+
+  static bool is_message(const Op& op) { return op.is("transfer"); }
+
+  static void add(std::vector<Layout>& layouts, const Layout& layout) {
+    if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end())
+      layouts.push_back(layout);
+  }
+
+  Layout operand_cotangent(OpId id, size_t operand, const Layout& arrived) const {
+    const Op& op = graph_.op(id);
+    const OpPlan& plan = forward_.ops[id.at()];
+    if (op.redistributes()) return arrived;
+    Layout layout(graph_.mesh);
+    for (size_t i = 0; i < graph_.atoms(); ++i)
+      layout[AtomIndex(i)] =
+          cotangent(plan.operand_ports[operand][AtomIndex(i)],
+                    plan.modes[i].kind == Mode::Kind::redundant, graph_.per_rank[i]);
+    return layout;
+  }
+
+  // Where the gradient of a value has to go: the producer's port, or for an input its own layout on
+  // model axes that follow the global convention.
+  Layout home_of(TensorId value, const Layout& arrived) const {
+    const Value& v = graph_.value(value);
+    if (!v.leaf()) return result_cotangent(v.producer, v.result, {});
+    Layout home = arrived;
+    for (size_t i = 0; i < graph_.atoms(); ++i)
+      if (!graph_.per_rank[i] && !contains(graph_.data_atoms, AtomIndex(i)))
+        home[AtomIndex(i)] = v.layout[AtomIndex(i)];
+    // A forward conversion has a dual even where nothing else is inserted.
+    for (size_t i = 0; i < graph_.atoms(); ++i)
+      if (v.layout[AtomIndex(i)].is_shard()) home[AtomIndex(i)] = v.layout[AtomIndex(i)];
+    return home;
+  }
+
+  // The gradient of an input is complete after its first use's backward.
+  void finish_input(TensorId value) {
+    std::vector<Layout>& arrived = out_.leaf_gradients[value.at()];
+    std::vector<Layout> final;
+    for (const Layout& layout : arrived) {
+      const Layout home = home_of(value, layout);
+      convert(value, {layout, {graph_.value(value).uses.front().op}}, home,
+              graph_.value(value).uses.front().op);
+      add(final, home);
+    }
+    arrived = std::move(final);
+    for (const Layout& layout : arrived) remark_partial(value, layout);
+  }
+
+  void remark_partial(TensorId value, const Layout& layout) {
+    const AtomSet partial = layout.partial() & ~graph_.data_atoms;
+    if (!partial) return;
+    const std::string axis = graph_.mesh.family_of(partial).name;
+    out_.remarks.push_back(
+        {"partial-gradient",
+         fmt::format(
+             "the gradient of {} stays a partial sum over {}: under per_rank nothing reduces "
+             "it, so each rank holds one of {} terms",
+             quoted(graph_.value(value).name), axis, graph_.mesh.size(partial))});
+  }
+
+  const Graph& graph_;
+  const Forward& forward_;
+  const Needs& needs_;
+  Backward out_;
+  std::vector<std::vector<Contribution>> pending_;
+  std::set<int> regathered_;
+};
+
+}  // namespace
+
+Backward derive_backward(const Graph& graph, const Forward& forward, const Needs& needs) {
+  return Deriver(graph, forward, needs).derive();
+}
+
+}  // namespace s2t

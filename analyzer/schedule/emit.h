@@ -1,0 +1,54 @@
+// Turns a planned redistribution or synchronisation into events with groups, shapes and bytes.
+// Only assemble.cc reads this.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analyzer/backward/gradient_sync.h"
+#include "analyzer/program/program.h"
+
+namespace s2t {
+
+// Collects families and causes of a program while events are made.
+class Emitter {
+ public:
+  Emitter(const Graph& graph, const Forward& forward, Program& program);
+
+  struct Context {
+    Phase phase = Phase::forward;
+    CauseKind kind = CauseKind::forward_conversion;
+    int stage = 0;
+    OpId producer, consumer;  // of the edge; either may be invalid
+    std::string why;
+  };
+
+  // Events of the communicating steps of one conversion of `value`.
+  std::vector<Event> conversion(TensorId value, const std::vector<Step>& steps,
+                                const Context& context);
+  std::vector<Event> synchronisation(const SyncCall& call);
+  // One message of a stage border: `op` is send or recv as `stage` issues it.
+  Event message(const Op& transfer, TensorId value, Collective op, int stage, bool backward);
+
+  // The axis families every rank creates, whatever is used.
+  void register_axes();
+
+ private:
+  size_t family(const Family& family);
+  Family family_of(AtomSet atoms, bool prefer_expert) const;
+  size_t cause(Cause cause);
+  RankSet ranks_of_stage(int stage) const;
+  std::vector<Event> step_events(TensorId value, const Step& step, const Context& context);
+  void ragged(TensorId value, const Step& step, const Event& base, std::vector<Event>& out);
+  void equal_splits(const Step& step, int64_t n, Event& event) const;
+  Event base_event(TensorId value, const Step& step, const Context& context);
+
+  const Graph& graph_;
+  const Forward& forward_;
+  Program& program_;
+  std::map<std::string, size_t> family_index_;
+  int64_t calls_ = 0;
+};
+
+}  // namespace s2t
