@@ -17,19 +17,6 @@ std::vector<AxisShape> shapes_of(const std::vector<AxisDecl>& decls) {
   return shapes;
 }
 
-// Splits a rule text "x0[..] x1[..]" for ops whose operands or results are counted, not named.
-std::string counted_rule(const std::string& op, size_t inputs, size_t outputs) {
-  std::string rule;
-  if (op == "concat") {
-    for (size_t i = 0; i < inputs; ++i) rule += fmt::format("x{}[* d{}!] ", i, i);
-    return rule + "-> y[* d!]";
-  }
-  rule = op == "unstack" ? "x[p! *] ->" : "x[* (p! d!)] ->";
-  for (size_t i = 0; i < outputs; ++i)
-    rule += op == "unstack" ? fmt::format(" y{}[*]", i) : fmt::format(" y{}[* d]", i);
-  return rule;
-}
-
 class Builder {
  public:
   explicit Builder(const Model& model) : model_(model), diagnostics_(model.file) {}
@@ -226,35 +213,25 @@ class Builder {
     return false;
   }
 
-  std::optional<FactorRule> notation_of(const OpDecl& decl, const OpDef& def, size_t inputs,
-                                        size_t outputs) {
-    std::string text(def.rule);
-    if (def.name == "concat" || def.name == "split" || def.name == "unstack")
-      text = counted_rule(std::string(def.name), inputs, outputs);
-    std::string pointer = decl.pointer;
-    if (const auto it = decl.attributes.find("rule"); it != decl.attributes.end() && text.empty()) {
-      text = std::get<std::string>(it->second.value);
+  std::optional<FactorRule> notation_of(const OpDecl& decl, const OpDef& def, size_t inputs) {
+    std::string stated, pointer = decl.pointer;
+    if (const auto it = decl.attributes.find("rule"); it != decl.attributes.end()) {
+      stated = std::get<std::string>(it->second.value);
       pointer = it->second.pointer;
     }
     std::string error;
-    auto rule = parse_rule(text, error);
+    auto rule = rule_of(def, stated, inputs, error);
     if (!rule)
-      diagnostics_.add({pointer, "the rule " + quoted(text) + " cannot be read " + error, "",
+      diagnostics_.add({pointer, "the rule " + quoted(stated) + " cannot be read " + error, "",
                         "Write it like \"x[b s (h d)] -> y[b h s d]\".", "bad-rule"});
     return rule;
   }
 
   bool add_simple(const OpDecl& decl, const OpDef& def, const std::string& name,
                   const std::vector<TensorId>& inputs, const std::vector<std::string>& outputs) {
-    const auto notation = notation_of(decl, def, inputs.size(), outputs.size());
+    const auto notation = notation_of(decl, def, inputs.size());
     if (!notation || (inputs.size() != notation->operands.size() && !count_inputs(decl, *notation)))
       return false;
-    if (outputs.size() != notation->results.size()) {
-      diagnostics_.add({decl.pointer + "/outputs",
-                        fmt::format("{} outputs for {}", outputs.size(), decl.op),
-                        std::to_string(notation->results.size()), "", "operand-count"});
-      return false;
-    }
     Op op;
     op.name = name;
     op.module = decl.module;
@@ -263,7 +240,7 @@ class Builder {
     op.inputs = inputs;
     op.stage = decl.stage;
     op.pointer = decl.pointer;
-    if (!bind(decl, op) || !check_operands(decl, op)) return false;
+    if (!bind(decl, op, outputs.size()) || !check_operands(decl, op)) return false;
     read_attributes(decl, op);
     read_modes(decl, op);
     if (const auto it = decl.attributes.find("layout"); it != decl.attributes.end())
@@ -273,41 +250,23 @@ class Builder {
     return true;
   }
 
-  std::map<std::string, int64_t> sizes_of(const OpDecl& decl, const Op& op, size_t outputs) {
+  bool bind(const OpDecl& decl, Op& op, size_t outputs) {
+    std::vector<Shape> shapes;
+    for (const TensorId t : op.inputs) shapes.push_back(graph_.value(t).shape);
     std::map<std::string, int64_t> sizes;
     if (const auto it = decl.attributes.find("sizes"); it != decl.attributes.end())
       sizes = std::get<std::map<std::string, int64_t>>(it->second.value);
-    if (op.is("split")) sizes["p"] = static_cast<int64_t>(outputs);
-    if (op.is("concat")) {
-      int64_t total = 0;
-      for (const TensorId t : op.inputs)
-        if (!graph_.value(t).shape.empty()) total += graph_.value(t).shape.back();
-      sizes["d"] = total;
-    }
-    return sizes;
-  }
-
-  bool bind(const OpDecl& decl, Op& op) {
-    std::vector<Shape> shapes;
-    for (const TensorId t : op.inputs) shapes.push_back(graph_.value(t).shape);
     std::string error;
-    auto bound =
-        bind_rule(op.notation, shapes, sizes_of(decl, op, op.notation.results.size()), error);
-    if (!bound) {
+    auto bound = bind_op(*op.def, op.notation, shapes, outputs, sizes, error);
+    if (!bound)
       diagnostics_.add({decl.pointer, fmt::format("the shapes do not fit {}: {}", decl.op, error),
                         "", "The rule is " + quoted(op.notation.text) + ".", "shape-mismatch"});
-      return false;
-    }
-    op.rule = std::move(*bound);
-    op.rule.linear = linear_groups(*op.def, op.notation);
-    if (op.is("unstack") &&
-        op.rule.factors[0].size != static_cast<int64_t>(op.notation.results.size())) {
+    else if (bound->results.size() != outputs)
       diagnostics_.add({decl.pointer + "/outputs",
-                        fmt::format("{} outputs for a first dim of size {}",
-                                    op.notation.results.size(), op.rule.factors[0].size),
-                        "one output per index", "", "shape-mismatch"});
-      return false;
-    }
+                        fmt::format("{} outputs for {}", outputs, decl.op),
+                        std::to_string(bound->results.size()), "", "operand-count"});
+    if (!bound || bound->results.size() != outputs) return false;
+    op.rule = std::move(*bound);
     return true;
   }
 

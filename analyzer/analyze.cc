@@ -1,0 +1,24 @@
+#include "analyzer/analyze.h"
+
+#include "analyzer/backward/derive.h"
+#include "analyzer/backward/gradient_sync.h"
+#include "analyzer/backward/needs.h"
+#include "analyzer/forward/plan.h"
+#include "analyzer/graph/graph.h"
+#include "analyzer/schedule/assemble.h"
+
+namespace s2t {
+
+Program analyze(const Model& model) {
+  const Graph graph = build_graph(model);
+  const Forward forward = plan_forward(graph);
+  const Needs needs = find_needed_gradients(graph);
+  const Backward backward = derive_backward(graph, forward, needs);
+  const Sync sync = plan_gradient_sync(graph, forward, backward);
+
+  Unpruned unpruned{find_needed_gradients(graph, true), {}};
+  unpruned.backward = derive_backward(graph, forward, unpruned.needs);
+  return assemble(graph, forward, needs, backward, sync, unpruned);
+}
+
+}  // namespace s2t

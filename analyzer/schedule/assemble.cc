@@ -1,0 +1,361 @@
+#include "analyzer/schedule/assemble.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "analyzer/base/text.h"
+#include "analyzer/schedule/emit.h"
+#include "analyzer/schedule/pipeline.h"
+#include "analyzer/schedule/simulate.h"
+
+namespace s2t {
+namespace {
+
+// What identifies one backward conversion, to tell which of the unpruned ones really run.
+using StepKey = std::tuple<BackwardStep::Kind, TensorId, AtomSet, Collective>;
+
+std::vector<StepKey> keys_of(const BackwardStep& step) {
+  std::vector<StepKey> keys;
+  for (const Step& s : step.steps)
+    if (s.collective) keys.push_back({step.kind, step.value, s.atoms, *s.collective});
+  return keys;
+}
+
+class Assembler {
+ public:
+  Assembler(const Graph& graph, const Forward& forward, const Needs& needs,
+            const Backward& backward, const Sync& sync)
+      : graph_(graph),
+        forward_(forward),
+        needs_(needs),
+        backward_(backward),
+        sync_(sync),
+        emitter_(graph, forward, program_) {}
+
+  Program assemble(const Unpruned& unpruned) {
+    describe();
+    emitter_.register_axes();
+    program_.stages.resize(static_cast<size_t>(graph_.stages));
+    for (size_t o = 0; o < graph_.ops.size(); ++o) forward_op(OpId(o));
+    borders();
+    backward_steps();
+    after();
+    list_pruned(unpruned);
+    order();
+    remark();
+    return std::move(program_);
+  }
+
+ private:
+  void describe() {
+    program_.model = graph_.name;
+    program_.mesh = graph_.mesh;
+    program_.microbatches = graph_.microbatches;
+    for (const TensorId p : parameters_of(graph_))
+      program_.parameters = checked_add(program_.parameters, elements(graph_.value(p).shape));
+    const auto atom = graph_.mesh.pipeline_atom();
+    if (!graph_.pipeline || !atom) return;
+    program_.pipeline_axis = graph_.pipeline->axis;
+    program_.pipeline_ranks = graph_.mesh.atom(*atom).size;
+    program_.chunks = graph_.pipeline->chunks;
+  }
+
+  Stage& stage(int s) { return program_.stages[static_cast<size_t>(s)]; }
+
+  // --- forward -----------------------------------------------------------------------------------
+
+  void forward_op(OpId id) {
+    const Op& op = graph_.op(id);
+    // What a border needs reduced is reduced before the send, by the stage that has it.
+    const int where = op.is("transfer") ? op.stage - 1 : op.stage;
+    synchronise(SyncCall::Where::before_forward_op, id, stage(op.stage).forward);
+    for (const int index : forward_.ops[id.at()].conversions) {
+      if (index < 0) continue;
+      const Conversion& c = forward_.conversions[static_cast<size_t>(index)];
+      if (c.consumer != id || !emitted_.insert(index).second) continue;
+      Emitter::Context context;
+      context.stage = where;
+      context.producer = graph_.value(c.value).producer;
+      context.consumer = id;
+      context.why = forward_why(c);
+      append(stage(where).forward, emitter_.conversion(c.value, c.steps, context));
+    }
+  }
+
+  std::string forward_why(const Conversion& c) const {
+    const Value& v = graph_.value(c.value);
+    const std::string source =
+        v.producer.valid() ? graph_.op(v.producer).name + " leaves " : "the model has ";
+    return fmt::format("{}{} as {}, {} wants {}", source, v.name, to_string(c.from, graph_.mesh),
+                       graph_.op(c.consumer).name, to_string(c.to, graph_.mesh));
+  }
+
+  static void append(Segment& segment, std::vector<Event> events,
+                     Segment::When when = Segment::When::every) {
+    for (Event& e : events) segment.items.push_back({std::move(e), when});
+  }
+
+  void synchronise(SyncCall::Where where, OpId op, Segment& segment) {
+    if (by_anchor_.empty())
+      for (const SyncCall& call : sync_.calls) by_anchor_[{call.where, call.op}].push_back(&call);
+    const auto it = by_anchor_.find({where, op});
+    if (it == by_anchor_.end()) return;
+    for (const SyncCall* call : it->second)
+      append(segment, emitter_.synchronisation(*call), static_cast<Segment::When>(call->when));
+  }
+
+  // --- borders -----------------------------------------------------------------------------------
+
+  void borders() {
+    if (program_.pipeline_axis.empty()) return;
+    for (const Op& op : graph_.ops) {
+      if (!op.is("transfer")) continue;
+      const TensorId value = op.outputs[0];
+      const bool back = needs_.reached[value.at()] && is_differentiable(graph_.value(value).dtype);
+      const int to = op.stage, from = op.stage - 1;
+      stage(from).send_activation.push_back(
+          emitter_.message(op, value, Collective::send, from, false));
+      stage(to).recv_activation.push_back(emitter_.message(op, value, Collective::recv, to, false));
+      if (!back) continue;
+      stage(to).send_gradient.push_back(emitter_.message(op, value, Collective::send, to, true));
+      stage(from).recv_gradient.push_back(
+          emitter_.message(op, value, Collective::recv, from, true));
+    }
+  }
+
+  // --- backward ----------------------------------------------------------------------------------
+
+  void backward_steps() {
+    std::set<OpId> started;
+    for (const BackwardStep& step : backward_.steps) {
+      Segment& segment = stage(graph_.op(step.op).stage).backward;
+      if (started.insert(step.op).second)
+        synchronise(SyncCall::Where::before_backward_op, step.op, segment);
+      if (step.kind == BackwardStep::Kind::op)
+        synchronise(SyncCall::Where::after_backward_op, step.op, segment);
+      else
+        append(segment, backward_events(step));
+    }
+  }
+
+  std::vector<Event> backward_events(const BackwardStep& step) {
+    Emitter::Context context;
+    context.phase = Phase::backward;
+    context.stage = graph_.op(step.op).stage;
+    context.producer = graph_.value(step.value).producer;
+    const Value& v = graph_.value(step.value);
+    if (step.kind == BackwardStep::Kind::regather) {
+      context.kind = CauseKind::regather;
+      context.consumer = step.op;
+      context.why = fmt::format(
+          "{} was not kept after the forward (residual: stored); the weight gradient of {} reads "
+          "it",
+          v.name, graph_.op(step.op).name);
+    } else {
+      context.kind = CauseKind::backward_conversion;
+      context.consumer = step.sources.empty() ? step.op : step.sources.back();
+      context.why = gradient_why(step);
+    }
+    return emitter_.conversion(step.value, step.steps, context);
+  }
+
+  std::string gradient_why(const BackwardStep& step) const {
+    const Value& v = graph_.value(step.value);
+    const std::string target =
+        v.leaf() ? v.name + " itself" : graph_.op(v.producer).name + ", which produced it,";
+    std::string why =
+        fmt::format("the gradient of {} arrives as {}, {} takes {}", v.name,
+                    to_string(step.from, graph_.mesh), target, to_string(step.to, graph_.mesh));
+    if (step.fused)
+      why += "; nothing needs it, but the fused column linear reduces it whenever it runs";
+    return why;
+  }
+
+  // --- after the last backward -------------------------------------------------------------------
+
+  void after() {
+    for (const SyncCall& call : sync_.calls)
+      if (call.where == SyncCall::Where::after)
+        for (Event& e : emitter_.synchronisation(call)) program_.after.push_back(std::move(e));
+    std::stable_sort(program_.after.begin(), program_.after.end(),
+                     [](const Event& a, const Event& b) { return a.phase < b.phase; });
+  }
+
+  // --- pruned ------------------------------------------------------------------------------------
+
+  void list_pruned(const Unpruned& unpruned) {
+    std::multiset<StepKey> real;
+    for (const BackwardStep& step : backward_.steps)
+      for (const StepKey& key : keys_of(step)) real.insert(key);
+    for (const BackwardStep& step : unpruned.backward.steps) {
+      BackwardStep missing = step;
+      missing.steps.clear();
+      for (const Step& s : step.steps) {
+        const auto it =
+            s.collective ? real.find({step.kind, step.value, s.atoms, *s.collective}) : real.end();
+        if (it != real.end())
+          real.erase(it);
+        else if (s.collective)
+          missing.steps.push_back(s);
+      }
+      if (!missing.steps.empty()) prune(backward_events(missing), because(step));
+    }
+    prune_synchronisation(unpruned);
+  }
+
+  std::string because(const BackwardStep& step) const {
+    if (step.kind == BackwardStep::Kind::regather) {
+      for (const TensorId t : graph_.op(step.op).inputs)
+        if (graph_.value(t).parameter && !needs_.needed[t.at()])
+          return why_pruned(graph_, needs_, t);
+    }
+    if (!needs_.needed[step.value.at()]) return why_pruned(graph_, needs_, step.value);
+    return "nothing upstream of " + graph_.op(step.op).name + " requires grad";
+  }
+
+  // A frozen parameter has no gradient to synchronise.
+  void prune_synchronisation(const Unpruned& unpruned) {
+    if (graph_.sync.kind == SyncKind::none) return;
+    Graph alone = graph_;
+    alone.sync.kind = SyncKind::per_parameter;
+    for (const SyncCall& call : plan_gradient_sync(alone, forward_, unpruned.backward).calls) {
+      const TensorId p = call.members[0];
+      if (call.purpose != SyncCall::Purpose::data || needs_.needed[p.at()]) continue;
+      prune(emitter_.synchronisation(call), why_pruned(graph_, needs_, p));
+    }
+  }
+
+  void prune(std::vector<Event> events, const std::string& because) {
+    for (Event& e : events)
+      program_.pruned.push_back(
+          {fmt::format("p{}", program_.pruned.size()), std::move(e), because});
+  }
+
+  // --- order -------------------------------------------------------------------------------------
+
+  void order() {
+    const bool trains = graph_.loss.valid();
+    if (program_.pipeline_axis.empty()) {
+      for (int32_t m = 0; m < graph_.microbatches; ++m) {
+        program_.order.push_back({SpanKind::forward, 0, m, -1, 0, -1});
+        if (trains) program_.order.push_back({SpanKind::backward, 0, m, -1, 0, -1});
+      }
+      return;
+    }
+    const PipelinePlan plan = plan_of(!trains);
+    const RankedActions ranks = build_schedule(plan);
+    for (const ActionRef& at : global_order(plan, ranks)) {
+      const Action& a = ranks[static_cast<size_t>(at.rank)][static_cast<size_t>(at.index)];
+      program_.order.push_back(
+          {static_cast<SpanKind>(a.kind), a.stage, a.microbatch, a.batch, at.rank, a.peer});
+    }
+    program_.timeline = simulate(plan, ranks);
+    program_.timeline->title = graph_.name;
+  }
+
+  PipelinePlan plan_of(bool forward_only) const {
+    const PipelineDecl& decl = *graph_.pipeline;
+    PipelinePlan plan;
+    plan.schedule = decl.schedule;
+    plan.ranks = static_cast<int>(program_.pipeline_ranks);
+    plan.chunks = static_cast<int>(decl.chunks);
+    plan.microbatches = static_cast<int>(graph_.microbatches);
+    plan.drain = decl.drain == "reversed" ? Drain::reversed : Drain::forward;
+    plan.batching = decl.p2p == "batched" ? Batching::batched : Batching::single;
+    plan.forward_only = forward_only;
+    const auto reasons = refusals(plan);
+    if (!reasons.empty()) {
+      Diagnostics diagnostics(graph_.file);
+      for (const std::string& reason : reasons)
+        diagnostics.add({decl.pointer, reason, "", "", "schedule"});
+      diagnostics.throw_if_any();
+    }
+    return plan;
+  }
+
+  // --- remarks -----------------------------------------------------------------------------------
+
+  void remark() {
+    for (const auto* list : {&forward_.remarks, &backward_.remarks, &sync_.remarks})
+      for (const Remark& r : *list)
+        if (std::find(program_.remarks.begin(), program_.remarks.end(), r) ==
+            program_.remarks.end())
+          program_.remarks.push_back(r);
+    remark_loss();
+    remark_payload();
+  }
+
+  // Under per_rank every rank's loss counts: a loss computed redundantly is counted n times.
+  void remark_loss() {
+    if (!graph_.loss.valid() || graph_.value(graph_.loss).leaf()) return;
+    const OpPlan& plan = forward_.ops[graph_.value(graph_.loss).producer.at()];
+    AtomSet atoms = 0;
+    for (size_t i = 0; i < graph_.atoms(); ++i) {
+      const Atom& atom = graph_.mesh.atoms()[i];
+      if (atom.kind == AxisKind::model && graph_.per_rank[i] && atom.size > 1 &&
+          plan.modes[i].kind == Mode::Kind::redundant)
+        atoms |= atom_bit(AtomIndex(i));
+    }
+    if (!atoms) return;
+    program_.remarks.push_back(
+        {"loss-replicated",
+         fmt::format(
+             "every rank of {} computes the same loss and per_rank sums them: gradients are {} "
+             "times those of the unsharded model",
+             graph_.mesh.family_of(atoms).name, graph_.mesh.size(atoms))});
+  }
+
+  // The bytes of a tensor-parallel reduction follow the activation, not the weight.
+  void remark_payload() {
+    std::set<size_t> told;
+    for (const Stage& s : program_.stages)
+      for (const Segment::Item& item : s.forward.items) {
+        const Event& e = item.event;
+        const Cause& c = program_.causes[e.cause];
+        if (c.kind != CauseKind::forward_conversion || e.op != Collective::all_reduce) continue;
+        const TensorId weight = weight_of(e.node);
+        if (!weight.valid() || !told.insert(e.family).second) continue;
+        const Value& w = graph_.value(weight);
+        const Count bytes =
+            elements(local_shape(w.shape, w.layout, graph_.mesh)) * size_of(w.dtype);
+        if (bytes == e.volume.input_bytes) continue;
+        program_.remarks.push_back(
+            {"activation-not-parameter-bytes",
+             fmt::format(
+                 "the all_reduce of {} on {} carries the activation, {} B; the {} B of {} do not "
+                 "enter it",
+                 e.tensor, program_.families[e.family].name, commas(e.volume.input_bytes),
+                 commas(bytes), w.name)});
+      }
+  }
+
+  TensorId weight_of(const std::string& node) const {
+    for (const Op& op : graph_.ops)
+      if (op.name == node && op.is("linear") && graph_.value(op.inputs[1]).parameter)
+        return op.inputs[1];
+    return {};
+  }
+
+  const Graph& graph_;
+  const Forward& forward_;
+  const Needs& needs_;
+  const Backward& backward_;
+  const Sync& sync_;
+  Program program_;
+  Emitter emitter_;
+  std::set<int> emitted_;
+  std::map<std::pair<SyncCall::Where, OpId>, std::vector<const SyncCall*>> by_anchor_;
+};
+
+}  // namespace
+
+Program assemble(const Graph& graph, const Forward& forward, const Needs& needs,
+                 const Backward& backward, const Sync& sync, const Unpruned& unpruned) {
+  return Assembler(graph, forward, needs, backward, sync).assemble(unpruned);
+}
+
+}  // namespace s2t
