@@ -449,24 +449,25 @@ class SyncPlanner {
     }
   }
 
+  // An axis that is named for synchronisation although no gradient may be summed over it.
   void remark_stated_axes() {
     for (const std::string& name : decl_.axes) {
       const Axis* axis = graph_.mesh.find(name);
-      if (!axis) continue;
-      for (const TensorId p : parameters_of(graph_)) {
-        const Value& v = graph_.value(p);
-        bool sharded = false;
+      if (!axis || axis->size == 1) continue;
+      const Leaf* sharded = nullptr;
+      bool reduced = false;
+      for (const Leaf& leaf : leaves_) {
+        reduced |= (leaf.data & axis->atoms) != 0;
         for (size_t i = 0; i < graph_.atoms(); ++i)
-          sharded |= contains(axis->atoms, AtomIndex(i)) && v.layout[AtomIndex(i)].is_shard();
-        if (!sharded) continue;
-        const bool data = axis->kind == AxisKind::data;
-        out_.remarks.push_back({data ? "expert-in-dense-group" : "shard-in-sync-group",
-                                fmt::format("gradient_sync names {}, along which ranks hold "
-                                            "different parts of {}: their gradients "
-                                            "are different tensors and are not summed over it",
-                                            name, quoted(v.name))});
-        break;
+          if (contains(axis->atoms, AtomIndex(i)) && leaf.wanted[AtomIndex(i)].is_shard())
+            sharded = &leaf;
       }
+      if (!sharded || (reduced && axis->kind == AxisKind::data)) continue;
+      out_.remarks.push_back(
+          {axis->kind == AxisKind::data ? "expert-in-dense-group" : "shard-in-sync-group",
+           fmt::format("gradient_sync names {}, but its ranks hold different parts of {}: their "
+                       "gradients are different tensors and are not summed over it",
+                       name, quoted(graph_.value(sharded->parameter).name))});
     }
   }
 

@@ -98,6 +98,8 @@ class ForwardPlanner {
   void remark_bias(const Op& op, const Layout& x, const OpPlan& plan) {
     const AtomSet atoms = x.partial() & ~plan.operand_ports[0].partial();
     if (!op.is("bias_add") || !atoms) return;
+    for (const Remark& r : out_.remarks)
+      if (r.slug == "bias-after-reduction") return;  // once says it
     out_.remarks.push_back(
         {"bias-after-reduction",
          fmt::format("{} adds {} after {} is reduced over {}: added to each partial term it would "

@@ -60,7 +60,8 @@ class Builder {
         if (const Axis* a = graph_.mesh.find(axis); a && contains(a->atoms, AtomIndex(i)))
           graph_.per_rank[i] = convention == Convention::per_rank;
     for (size_t i = 0; i < graph_.atoms(); ++i)
-      if (contains(graph_.data_atoms, AtomIndex(i))) graph_.per_rank[i] = true;
+      if (const AxisKind kind = graph_.mesh.atoms()[i].kind; kind != AxisKind::model)
+        graph_.per_rank[i] = kind == AxisKind::data;  // stages share nothing, so nothing is summed
   }
 
   // The batch dim of one microbatch over the whole mesh.

@@ -217,17 +217,16 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   sync.axes = read_axes(axes, known);
   refuse_pipeline(axes, sync.axes, known, "gradient synchronisation");
   sync.mean = !read_flag(object.optional("reduce"), {"mean", "sum"}, "reduction");
-  sync.every_microbatch = read_flag(object.optional("every"), {"step", "microbatch"}, "interval");
+  if (const JsonCursor every = object.optional("every"))
+    sync.every_microbatch = read_flag(every, {"step", "microbatch"}, "interval");
   sync.overlap = object.optional("overlap").boolean();
   const JsonCursor dtype = object.optional("dtype");
   sync.dtype = read_dtype(dtype);
   if (sync.dtype && !is_differentiable(*sync.dtype))
     dtype.error(fmt::format("gradients of {} elements", info(*sync.dtype).name),
                 "a floating-point dtype", "", "integer-gradient");
-  sync.first_bucket_bytes =
-      object.optional("first_bucket_bytes").integer(1, kMostSize).value_or(sync.first_bucket_bytes);
-  sync.bucket_bytes =
-      object.optional("bucket_bytes").integer(1, kMostSize).value_or(sync.bucket_bytes);
+  sync.first_bucket_bytes = object.optional("first_bucket_bytes").integer(1, kMostSize);
+  sync.bucket_bytes = object.optional("bucket_bytes").integer(1, kMostSize);
   sync.first_iteration = object.optional("first_iteration").boolean().value_or(false);
   for (const JsonCursor& unit : object.optional("units").elements())
     sync.units.push_back(read_distinct_names(unit));
@@ -254,6 +253,7 @@ Switches read_switches(const JsonCursor& at) {
   s.lazy_partial = flag("partial", {"eager", "lazy"});
   s.explicit_redistribution = flag("redistribution", {"implicit", "explicit"});
   s.fused_column_linear = object.optional("fused_column_linear").boolean().value_or(false);
+  s.coalesce_model_sync = !flag("norm_sync", {"coalesced", "per_parameter"});
   return s;
 }
 

@@ -70,11 +70,10 @@ Event Emitter::base_event(TensorId value, const Step& step, const Context& conte
   e.combiner = step.combiner;
   e.family = family(family_of(step.atoms, v.routing.has_value() || v.expert));
   e.tensor = v.name;
-  // A reduction belongs to the op that left the value Partial, any other step to the op that wants
-  // it.
-  const bool reduces = step.from_dim < 0;
-  const bool backward = context.kind == CauseKind::backward_conversion;
-  const OpId owner = (reduces != backward) ? context.producer : context.consumer;
+  // What the producer left Partial is the producer's to reduce, forward and backward; any other
+  // step belongs to the op that wants the value differently.
+  const bool produced_partial = (forward_.layouts[value.at()].partial() & step.atoms) != 0;
+  const OpId owner = produced_partial ? context.producer : context.consumer;
   const OpId node = owner.valid()              ? owner
                     : context.consumer.valid() ? context.consumer
                                                : context.producer;
