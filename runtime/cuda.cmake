@@ -37,6 +37,11 @@ else()
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    # nvcc knows C++20 since 12.0, but CMake 3.25 does not know that it does.
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
     # A static CUDA runtime could not be replaced by the stand-ins of tests/standins.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
     if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
