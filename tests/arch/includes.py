@@ -43,7 +43,7 @@ CONFINED = [
     (r"nlohmann/|simdjson", "JSON",
      r"analyzer/(io|report|trace)/|runtime/comm/recording|runtime/run/report"),
     (r"CLI/", "CLI11", r"analyzer/cli/"),
-    (r"mpi\.h$", "MPI", r"runtime/comm/mpi/|runtime/witness/"),
+    (r"mpi\.h$", "MPI", r"runtime/comm/mpi/|runtime/witness/|tests/witness/"),
     (r"nccl\.h$|nccl_", "NCCL", r"runtime/comm/nccl/|runtime/witness/|tests/standins/"),
     (r"cuda|cublas|cupti|nvtx", "CUDA", r"runtime/comm/nccl/|runtime/cuda/|.*\.cuh?$|"
      r"runtime/witness/|tests/standins/"),
