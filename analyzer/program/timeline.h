@@ -76,6 +76,15 @@ struct Timeline {
   bool operator==(const Timeline&) const = default;
 };
 
+// "F3", "sb0", "F3.1" in chunk 1; sends and receives without numbers if `brief`.
+inline std::string label(const TimelineSpan& s, bool brief = false) {
+  static constexpr const char* kLetters[] = {"F", "B", "sf", "rf", "sb", "rb"};
+  std::string text = kLetters[static_cast<int>(s.kind)];
+  if (brief && !is_compute(s)) return text;
+  text += std::to_string(s.microbatch);
+  return s.chunk > 0 ? text + "." + std::to_string(s.chunk) : text;
+}
+
 inline std::string_view name(SpanPhase phase) {
   return phase == SpanPhase::warm_up ? "warm-up" : phase == SpanPhase::steady ? "steady" : "drain";
 }
@@ -87,13 +96,13 @@ inline std::string_view name(SpanKind kind) {
     case SpanKind::backward:
       return "backward";
     case SpanKind::send_activation:
-      return "send activation";
+      return "send_activation";
     case SpanKind::recv_activation:
-      return "recv activation";
+      return "recv_activation";
     case SpanKind::send_gradient:
-      return "send gradient";
+      return "send_gradient";
     case SpanKind::recv_gradient:
-      return "recv gradient";
+      return "recv_gradient";
   }
   return "?";
 }

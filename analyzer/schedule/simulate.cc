@@ -168,9 +168,22 @@ Pairing pair_or_fault(const RankedActions& ranks) {
 
 // Where the steady phase begins and ends in a list: from the last forward before the first backward
 // to the first backward after the last forward. No forward after the first backward: no steady.
+// What a phase receives first and what it sends last belongs to it.
 struct Phases {
   size_t steady = 0, drain = 0;
 };
+
+size_t with_receives_before(const ActionList& list, size_t at) {
+  while (at > 0 && is_recv(list[at - 1].kind) &&
+         (at < 2 || list[at - 2].batch < 0 || list[at - 2].batch != list[at - 1].batch))
+    --at;
+  return at;
+}
+
+size_t with_sends_after(const ActionList& list, size_t at) {
+  while (at < list.size() && is_send(list[at].kind)) at = launch_end(list, at);
+  return at;
+}
 
 Phases phases_of(const ActionList& list) {
   size_t first_b = list.size(), last_f = 0, before = 0;
@@ -181,10 +194,13 @@ Phases phases_of(const ActionList& list) {
     if (first_b == list.size()) before = i;
   }
   if (first_b == list.size()) return {list.size(), list.size()};
-  if (last_f < first_b) return {last_f + 1, last_f + 1};
+  if (last_f < first_b) {
+    const size_t drain = with_sends_after(list, last_f + 1);
+    return {drain, drain};
+  }
   size_t drain = last_f;
   while (drain < list.size() && list[drain].kind != ActionKind::backward) ++drain;
-  return {before, drain + 1};
+  return {with_receives_before(list, before), with_sends_after(list, drain + 1)};
 }
 
 // One id per message, by sender and position in the sender's list.

@@ -111,14 +111,21 @@ std::string deadlock(const PipelinePlan&, const RankedActions& ranks) {
   return fault ? fault->text : "";
 }
 
+// The variants that differ for a schedule.
+std::vector<PipelineVariant> variants_of(const ScheduleDef& s) {
+  if (s.chunked) return {PipelineVariant::megatron_08, PipelineVariant::megatron};
+  if (s.name == "1f1b") return {PipelineVariant::megatron, PipelineVariant::torch};
+  return {PipelineVariant::megatron};
+}
+
 std::vector<PipelinePlan> options_of(const PipelinePlan& base, const ScheduleDef& s) {
   std::vector<PipelinePlan> plans;
   for (const Batching b : s.batchings)
-    for (const auto variant :
-         {PipelineVariant::megatron_08, PipelineVariant::megatron, PipelineVariant::torch})
+    for (const auto variant : variants_of(s))
       for (const Drain drain : {Drain::forward, Drain::reversed})
         for (const bool forward_only : {false, true})
           for (const int group : {0, base.ranks + 1}) {
+            if (forward_only && group != 0) continue;  // the order of forwards is the same
             PipelinePlan p = with(with(with(base, b), variant), drain);
             p.forward_only = forward_only;
             p.group = group;
