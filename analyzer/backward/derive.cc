@@ -10,11 +10,6 @@
 namespace s2t {
 namespace {
 
-struct Contribution {
-  Layout layout;
-  std::vector<OpId> sources;
-};
-
 class Deriver {
  public:
   Deriver(const Graph& graph, const Forward& forward, const Needs& needs)
@@ -23,7 +18,6 @@ class Deriver {
   Backward derive() {
     pending_.resize(graph_.values.size());
     out_.leaf_gradients.resize(graph_.values.size());
-    out_.last_contribution.resize(graph_.values.size());
     if (graph_.loss.valid()) seed();
     for (size_t o = graph_.ops.size(); o-- > 0;) visit(OpId(o));
     return std::move(out_);
@@ -46,14 +40,15 @@ class Deriver {
       arrived = bring_home(op.outputs[r], id, r);
       runs = true;
     }
-    if (!runs) return;
-    regather(id);
-    out_.steps.push_back({BackwardStep::Kind::op, id, {}, {}, {}, {}, -1, {}, false});
-    for (size_t i = 0; i < op.inputs.size(); ++i) contribute(id, i, arrived);
+    if (runs) {
+      regather(id);
+      out_.steps.push_back({BackwardStep::Kind::op, id, {}, {}, {}, {}, -1, {}, false});
+      for (size_t i = 0; i < op.inputs.size(); ++i) contribute(id, i, arrived);
+    }
     for (const TensorId t : op.inputs)
       if (graph_.value(t).leaf() && !graph_.value(t).parameter &&
           graph_.value(t).uses.front().op == id)
-        finish_input(t);
+        finish_input(t, id);
   }
 
   // Converts what has accumulated for a value to its producer's cotangent port.
@@ -147,24 +142,22 @@ class Deriver {
       convert(value, c, home_of(value, c.layout), id);
       return;
     }
-    out_.last_contribution[value.at()] = id;
     if (!needs_.needed[value.at()]) return;  // a message that the receiver ignores
-    if (graph_.value(value).leaf()) return add(out_.leaf_gradients[value.at()], c.layout);
-    std::vector<Contribution>& list = pending_[value.at()];
+    std::vector<Contribution>& list =
+        graph_.value(value).leaf() ? out_.leaf_gradients[value.at()] : pending_[value.at()];
+    add(list, std::move(c));
+  }
+
+  void add(std::vector<Contribution>& list, Contribution c) const {
     for (Contribution& other : list)
       if (graph_.switches.accumulate_first && other.layout == c.layout) {
-        other.sources.push_back(id);
+        other.sources.insert(other.sources.end(), c.sources.begin(), c.sources.end());
         return;
       }
     list.push_back(std::move(c));
   }
 
   static bool is_message(const Op& op) { return op.is("transfer"); }
-
-  static void add(std::vector<Layout>& layouts, const Layout& layout) {
-    if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end())
-      layouts.push_back(layout);
-  }
 
   Layout operand_cotangent(OpId id, size_t operand, const Layout& arrived) const {
     const Op& op = graph_.op(id);
@@ -193,18 +186,16 @@ class Deriver {
     return home;
   }
 
-  // The gradient of an input is complete after its first use's backward.
-  void finish_input(TensorId value) {
-    std::vector<Layout>& arrived = out_.leaf_gradients[value.at()];
-    std::vector<Layout> final;
-    for (const Layout& layout : arrived) {
-      const Layout home = home_of(value, layout);
-      convert(value, {layout, {graph_.value(value).uses.front().op}}, home,
-              graph_.value(value).uses.front().op);
-      add(final, home);
+  // The gradient of an input is complete once the backward has passed its first use, `id`.
+  void finish_input(TensorId value, OpId id) {
+    std::vector<Contribution> home;
+    for (const Contribution& c : out_.leaf_gradients[value.at()]) {
+      const Layout target = home_of(value, c.layout);
+      convert(value, c, target, id);
+      add(home, {target, c.sources});
     }
-    arrived = std::move(final);
-    for (const Layout& layout : arrived) remark_partial(value, layout);
+    out_.leaf_gradients[value.at()] = std::move(home);
+    for (const Contribution& c : out_.leaf_gradients[value.at()]) remark_partial(value, c.layout);
   }
 
   void remark_partial(TensorId value, const Layout& layout) {

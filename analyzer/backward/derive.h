@@ -27,11 +27,16 @@ struct BackwardStep {
   bool fused = false;         // issued although nothing needs it (fused column linear)
 };
 
+// Gradients of one value that have the same layout: they add before anything is converted.
+struct Contribution {
+  Layout layout;
+  std::vector<OpId> sources;  // ops whose backward contributed, in that order
+};
+
 struct Backward {
   std::vector<BackwardStep> steps;
-  std::vector<std::vector<Layout>>
-      leaf_gradients;                   // per value: layouts in which a leaf's gradient arrives
-  std::vector<OpId> last_contribution;  // per value: op after whose backward it is complete
+  std::vector<std::vector<Contribution>>
+      leaf_gradients;  // per value: how a leaf's gradient arrives
   std::vector<Remark> remarks;
 };
 

@@ -67,9 +67,9 @@ class SyncPlanner {
 
   void collect() {
     for (const TensorId p : parameters_of(graph_))
-      for (const Layout& gradient : backward_.leaf_gradients[p.at()])
+      for (const Contribution& arrived : backward_.leaf_gradients[p.at()])
         for (const int stage : stages_of(graph_, p)) {
-          Leaf leaf = leaf_of(p, stage, gradient);
+          Leaf leaf = leaf_of(p, stage, arrived.layout);
           if (leaf.ready.valid()) leaves_.push_back(std::move(leaf));
         }
   }

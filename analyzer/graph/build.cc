@@ -5,8 +5,10 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/graph/build_op.h"
 #include "analyzer/graph/graph.h"
 #include "analyzer/graph/placements.h"
+#include "analyzer/graph/stages.h"
 
 namespace s2t {
 namespace {
@@ -27,7 +29,7 @@ class Builder {
     for (const OpDecl& op : model_.ops) add(op);
     if (!model_.loss.empty()) find_loss();
     diagnostics_.throw_if_any();
-    insert_transfers();
+    insert_transfers(graph_);
     return std::move(graph_);
   }
 
@@ -181,7 +183,7 @@ class Builder {
   bool add_composite(const OpDecl& decl, const OpDef& def, const std::vector<TensorId>& inputs) {
     std::string error;
     const auto rule = parse_rule(def.rule, error);
-    if (!count_inputs(decl, *rule)) return false;
+    if (!count_inputs(decl, *rule, diagnostics_)) return false;
     std::map<std::string, TensorId> local;
     for (size_t i = 0; i < inputs.size(); ++i) local[rule->operands[i].name] = inputs[i];
     for (const CompositeStep& step : def.steps) {
@@ -204,148 +206,11 @@ class Builder {
     return true;
   }
 
-  bool count_inputs(const OpDecl& decl, const FactorRule& rule) {
-    if (decl.inputs.size() == rule.operands.size()) return true;
-    std::vector<std::string> wanted;
-    for (const TensorPattern& t : rule.operands) wanted.push_back(t.name);
-    diagnostics_.add(
-        {decl.pointer + "/inputs", fmt::format("{} inputs for {}", decl.inputs.size(), decl.op),
-         fmt::format("{} ({})", wanted.size(), join(wanted, ", ")), "", "operand-count"});
-    return false;
-  }
-
-  std::optional<FactorRule> notation_of(const OpDecl& decl, const OpDef& def, size_t inputs) {
-    std::string stated, pointer = decl.pointer;
-    if (const auto it = decl.attributes.find("rule"); it != decl.attributes.end()) {
-      stated = std::get<std::string>(it->second.value);
-      pointer = it->second.pointer;
-    }
-    std::string error;
-    auto rule = rule_of(def, stated, inputs, error);
-    if (!rule)
-      diagnostics_.add({pointer, "the rule " + quoted(stated) + " cannot be read " + error, "",
-                        "Write it like \"x[b s (h d)] -> y[b h s d]\".", "bad-rule"});
-    return rule;
-  }
-
   bool add_simple(const OpDecl& decl, const OpDef& def, const std::string& name,
                   const std::vector<TensorId>& inputs, const std::vector<std::string>& outputs) {
-    const auto notation = notation_of(decl, def, inputs.size());
-    if (!notation || (inputs.size() != notation->operands.size() && !count_inputs(decl, *notation)))
-      return false;
-    Op op;
-    op.name = name;
-    op.module = decl.module;
-    op.def = &def;
-    op.notation = *notation;
-    op.inputs = inputs;
-    op.stage = decl.stage;
-    op.pointer = decl.pointer;
-    if (!bind(decl, op, outputs.size()) || !check_operands(decl, op)) return false;
-    read_attributes(decl, op);
-    read_modes(decl, op);
-    if (const auto it = decl.attributes.find("layout"); it != decl.attributes.end())
-      op.target = read_layout(std::get<LayoutDecl>(it->second.value), graph_.mesh,
-                              graph_.value(inputs[0]).shape.size(), diagnostics_);
-    append(std::move(op), outputs);
-    return true;
-  }
-
-  bool bind(const OpDecl& decl, Op& op, size_t outputs) {
-    std::vector<Shape> shapes;
-    for (const TensorId t : op.inputs) shapes.push_back(graph_.value(t).shape);
-    std::map<std::string, int64_t> sizes;
-    if (const auto it = decl.attributes.find("sizes"); it != decl.attributes.end())
-      sizes = std::get<std::map<std::string, int64_t>>(it->second.value);
-    std::string error;
-    auto bound = bind_op(*op.def, op.notation, shapes, outputs, sizes, error);
-    if (!bound)
-      diagnostics_.add({decl.pointer, fmt::format("the shapes do not fit {}: {}", decl.op, error),
-                        "", "The rule is " + quoted(op.notation.text) + ".", "shape-mismatch"});
-    else if (bound->results.size() != outputs)
-      diagnostics_.add({decl.pointer + "/outputs",
-                        fmt::format("{} outputs for {}", outputs, decl.op),
-                        std::to_string(bound->results.size()), "", "operand-count"});
-    if (!bound || bound->results.size() != outputs) return false;
-    op.rule = std::move(*bound);
-    return true;
-  }
-
-  bool check_operands(const OpDecl& decl, const Op& op) {
-    bool ok = true;
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const Value& v = graph_.value(op.inputs[i]);
-      const bool wants_integer = is_integer_operand(*op.def, op.notation, i);
-      if (wants_integer == is_differentiable(v.dtype) && (wants_integer || needs_float(op))) {
-        diagnostics_.add({fmt::format("{}/inputs/{}", decl.pointer, i),
-                          fmt::format("{} is {}", quoted(v.name), info(v.dtype).name),
-                          wants_integer ? "an integer tensor" : "a floating-point tensor", "",
-                          "dtype-mismatch"});
-        ok = false;
-      }
-      if (v.producer.valid() && graph_.op(v.producer).stage > op.stage) {
-        diagnostics_.add(
-            {decl.pointer + "/stage",
-             fmt::format("op {} is on stage {} but reads {} of stage {}", quoted(op.name), op.stage,
-                         quoted(v.name), graph_.op(v.producer).stage),
-             fmt::format("a stage from {} on", graph_.op(v.producer).stage),
-             "Stages never go backwards along an edge.", "stage-backwards"});
-        ok = false;
-      }
-    }
-    return ok;
-  }
-
-  // Shape ops move anything; every other op computes with floating-point numbers.
-  static bool needs_float(const Op& op) { return op.def->family != "shape"; }
-
-  void read_attributes(const OpDecl& decl, Op& op) {
-    for (const auto& [key, attribute] : decl.attributes) {
-      if (const auto* i = std::get_if<int64_t>(&attribute.value)) op.attributes[key] = *i;
-      if (const auto* d = std::get_if<double>(&attribute.value)) op.attributes[key] = *d;
-      if (const auto* b = std::get_if<bool>(&attribute.value)) op.attributes[key] = *b;
-      if (const auto* s = std::get_if<std::string>(&attribute.value)) op.attributes[key] = *s;
-    }
-  }
-
-  void read_modes(const OpDecl& decl, Op& op) {
-    op.pinned.resize(graph_.atoms());
-    for (const auto& [name, text] : decl.modes) {
-      const std::string pointer = decl.pointer + "/modes/" + name;
-      const Axis* axis = graph_.mesh.find(name);
-      const auto mode = parse_mode(text, op);
-      if (!axis)
-        diagnostics_.add({pointer, "no axis named " + quoted(name),
-                          "an axis of the mesh (" + quoted_list(graph_.mesh.axis_names()) + ")",
-                          did_you_mean(name, graph_.mesh.axis_names()), "unknown-axis"});
-      else if (!mode)
-        diagnostics_.add({pointer, quoted(text) + " is no mode of " + decl.op, mode_choices(op),
-                          "The rule is " + quoted(op.notation.text) + ".", "bad-mode"});
-      else
-        for (size_t i = 0; i < graph_.atoms(); ++i)
-          if (contains(axis->atoms, AtomIndex(i))) op.pinned[i] = *mode;
-    }
-  }
-
-  static std::optional<Mode> parse_mode(const std::string& text, const Op& op) {
-    if (text == "redundant") return Mode::redundant();
-    if (text == "linear" && !op.rule.linear.empty()) return Mode::linear(0);
-    for (size_t g = 0; g < op.rule.linear.size(); ++g)
-      for (const size_t operand : op.rule.linear[g])
-        if (text == "linear(" + op.notation.operands[operand].name + ")") return Mode::linear(g);
-    if (text.rfind("split(", 0) == 0 && text.back() == ')') {
-      const auto f = op.rule.find(text.substr(6, text.size() - 7));
-      if (f && !op.rule.factors[f->at()].whole) return Mode::split(*f);
-    }
-    return std::nullopt;
-  }
-
-  static std::string mode_choices(const Op& op) {
-    std::vector<std::string> names{"redundant"};
-    for (const Factor& f : op.rule.factors)
-      if (!f.whole) names.push_back("split(" + f.name + ")");
-    if (!op.rule.linear.empty()) names.push_back("linear");
-    return quoted_list(names, 12);
+    auto op = make_op(graph_, decl, def, name, inputs, outputs.size(), diagnostics_);
+    if (op) append(std::move(*op), outputs);
+    return op.has_value();
   }
 
   void append(Op op, const std::vector<std::string>& outputs) {
@@ -353,7 +218,7 @@ class Builder {
     for (size_t i = 0; i < op.inputs.size(); ++i)
       graph_.values[op.inputs[i].at()].uses.push_back({id, i});
     for (size_t r = 0; r < outputs.size(); ++r) {
-      Value v = result_value(op, r);
+      Value v = result_of(graph_, op, r);
       v.name = outputs[r];
       v.producer = id;
       v.result = r;
@@ -364,46 +229,6 @@ class Builder {
     }
     graph_.stages = std::max(graph_.stages, op.stage + 1);
     graph_.ops.push_back(std::move(op));
-  }
-
-  Value result_value(const Op& op, size_t r) const {
-    Value v;
-    v.shape = result_shape(op.rule, r);
-    v.residual = graph_.switches.residual;
-    v.pointer = op.pointer;
-    v.dtype = DType::f32;
-    for (const TensorId t : op.inputs)
-      if (is_differentiable(graph_.value(t).dtype) || op.inputs.size() == 1) {
-        v.dtype = graph_.value(t).dtype;
-        break;
-      }
-    if (op.def->float32_result && size_of(v.dtype) < 4) v.dtype = DType::f32;
-    if (const auto it = op.attributes.find("dtype"); it != op.attributes.end())
-      v.dtype = parse_dtype(std::get<std::string>(it->second)).value_or(v.dtype);
-    for (const TensorId t : op.inputs) v.uneven |= graph_.value(t).uneven;
-    v.routing = routing_of(op, r);
-    return v;
-  }
-
-  // Ragged values keep [experts, tokens, ...] as long as both leading factors survive.
-  std::optional<size_t> routing_of(const Op& op, size_t r) const {
-    if (op.is("moe_combine")) return std::nullopt;
-    if (op.is("moe_dispatch")) return routing_named(op);
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const Value& in = graph_.value(op.inputs[i]);
-      if (!in.routing || op.rule.results[r].size() < 2) continue;
-      if (op.rule.operands[i][0] == op.rule.results[r][0] &&
-          op.rule.operands[i][1] == op.rule.results[r][1])
-        return in.routing;
-    }
-    return std::nullopt;
-  }
-
-  std::optional<size_t> routing_named(const Op& op) const {
-    const auto it = op.attributes.find("routing");
-    for (size_t i = 0; it != op.attributes.end() && i < graph_.routings.size(); ++i)
-      if (graph_.routings[i].name == std::get<std::string>(it->second)) return i;
-    return std::nullopt;
   }
 
   // What the model says about a value that an op produces.
@@ -454,65 +279,6 @@ class Builder {
     diagnostics_.add(
         {"/loss", fmt::format("{} has shape [{}]", quoted(v.name), fmt::join(v.shape, ", ")),
          "a scalar", "End with a loss op such as mean_square or cross_entropy.", "loss-shape"});
-  }
-
-  // Groups ops by stage and puts a transfer op on every border that a value crosses; a value needed
-  // two stages on is relayed by the stage between, as pipeline runtimes pass it.
-  void insert_transfers() {
-    if (graph_.stages == 1) return;
-    std::vector<Op> ops = std::move(graph_.ops);
-    graph_.ops.clear();
-    std::vector<std::optional<int>> last_use(graph_.values.size());
-    for (const Op& op : ops)
-      for (const TensorId t : op.inputs)
-        last_use[t.at()] = std::max(last_use[t.at()].value_or(0), op.stage);
-    const size_t originals = graph_.values.size();
-    std::vector<TensorId> here(originals);  // the value's name in the stage at hand
-    std::vector<int> home(originals, -1);
-    for (size_t v = 0; v < originals; ++v) here[v] = TensorId(v);
-    for (const Op& op : ops)
-      for (const TensorId t : op.outputs) home[t.at()] = op.stage;
-    for (Value& v : graph_.values) v.uses.clear();
-    for (int stage = 0; stage < graph_.stages; ++stage) {
-      for (size_t v = 0; stage > 0 && v < originals; ++v)
-        if (home[v] >= 0 && home[v] < stage && last_use[v].value_or(-1) >= stage)
-          here[v] = transfer(here[v], stage);
-      for (const Op& op : ops)
-        if (op.stage == stage) replay(op, here);
-    }
-  }
-
-  TensorId transfer(TensorId from, int stage) {
-    Op op;
-    op.def = find_op("transfer");
-    std::string error;
-    op.notation = *parse_rule(op.def->rule, error);
-    op.rule = *bind_rule(op.notation, {graph_.value(from).shape}, {}, error);
-    op.name = graph_.value(from).name;
-    op.stage = stage;
-    op.inputs = {from};
-    op.pinned.resize(graph_.atoms());
-    op.pointer = graph_.value(from).pointer;
-    const OpId id(graph_.ops.size());
-    graph_.values[from.at()].uses.push_back({id, 0});
-    Value v = graph_.value(from);
-    v.uses.clear();
-    v.producer = id;
-    v.result = 0;
-    v.requires_grad = is_differentiable(v.dtype);  // every framework marks the receive buffer so
-    op.outputs = {add_value(std::move(v))};
-    graph_.ops.push_back(op);
-    return op.outputs[0];
-  }
-
-  void replay(Op op, const std::vector<TensorId>& here) {
-    const OpId id(graph_.ops.size());
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      op.inputs[i] = here[op.inputs[i].at()];
-      graph_.values[op.inputs[i].at()].uses.push_back({id, i});
-    }
-    for (const TensorId t : op.outputs) graph_.values[t.at()].producer = id;
-    graph_.ops.push_back(std::move(op));
   }
 
   const Model& model_;
