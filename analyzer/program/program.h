@@ -147,6 +147,7 @@ struct Program {
   int64_t microbatches = 1;
   std::string pipeline_axis;  // "" without a pipeline
   int64_t pipeline_ranks = 1, chunks = 1;
+  bool batched_p2p = true;           // tensors of one border are launched together, not one by one
   std::optional<Timeline> timeline;  // unit costs; only with a pipeline
 };
 

@@ -1,0 +1,214 @@
+#include "analyzer/program/listing.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "analyzer/program/tally.h"
+
+namespace s2t {
+namespace {
+
+RankSet only(const Mesh& mesh, Rank rank) {
+  RankSet set;
+  for (const Axis& axis : mesh.axes())
+    if (!axis.part && !axis.expert && axis.atoms != 0)
+      set.along.push_back({axis.name, axis.atoms, {mesh.coordinate(rank, axis.atoms)}});
+  return set;
+}
+
+// Numbers events, calls and batches in the order in which they come.
+class Lister {
+ public:
+  Lister(const Program& program, const EventVisitor& visit) : program_(program), visit_(visit) {
+    if (const Axis* axis = program.mesh.find(program.pipeline_axis)) pipeline_ = axis;
+  }
+
+  void step() {
+    const Occurrences total = count_actions(program_);
+    Occurrences done;
+    for (const StepAction& action : program_.order) {
+      const auto key = std::pair(action.stage, action.kind);
+      Occurrence& now = done[key];
+      now.times += 1;
+      if (is_message(action.kind))
+        messages(action, 1);
+      else
+        compute(action, now.times, total.at(key).times);
+    }
+    after();
+  }
+
+  void summary() {
+    const Occurrences total = count_actions(program_);
+    const auto stages = static_cast<int32_t>(program_.stages.size());
+    for (int32_t s = 0; s < stages; ++s)
+      for (const SpanKind kind :
+           {SpanKind::recv_activation, SpanKind::forward, SpanKind::send_activation})
+        once(total, s, kind);
+    for (int32_t s = stages; s-- > 0;)
+      for (const SpanKind kind :
+           {SpanKind::recv_gradient, SpanKind::backward, SpanKind::send_gradient})
+        once(total, s, kind);
+    after();
+  }
+
+ private:
+  using Calls = std::map<int64_t, int64_t>;  // a segment's number of a call -> the listing's
+
+  const Stage& stage(int32_t s) const { return program_.stages[static_cast<size_t>(s)]; }
+
+  void once(const Occurrences& total, int32_t s, SpanKind kind) {
+    const auto found = total.find({s, kind});
+    if (found == total.end()) return;
+    const Occurrence& o = found->second;
+    const StepAction action{kind, s, -1, -1, o.pipeline_rank, o.peer};
+    if (is_message(kind)) return messages(action, o.times);
+    Calls calls;
+    for (const Segment::Item& item : segment(action))
+      emit(stamped(item, action, times_run(item, o.times)), calls);
+  }
+
+  const std::vector<Segment::Item>& segment(const StepAction& action) const {
+    const Stage& s = stage(action.stage);
+    return (action.kind == SpanKind::forward ? s.forward : s.backward).items;
+  }
+
+  // The n-th of `total` runs of a segment.
+  void compute(const StepAction& action, int64_t n, int64_t total) {
+    Calls calls;
+    for (const Segment::Item& item : segment(action)) {
+      if (item.when == Segment::When::first && n != 1) continue;
+      if (item.when == Segment::When::last && n != total) continue;
+      emit(stamped(item, action, 1), calls);
+    }
+  }
+
+  Event stamped(const Segment::Item& item, const StepAction& action, int64_t repeat) const {
+    Event event = item.event;
+    place(event, action, repeat);
+    const bool sync = event.phase == Phase::grad_sync || event.phase == Phase::step;
+    if (sync && item.when != Segment::When::every) event.microbatch.reset();
+    return event;
+  }
+
+  void place(Event& event, const StepAction& action, int64_t repeat) const {
+    event.repeat = repeat;
+    if (action.microbatch >= 0) event.microbatch = action.microbatch;
+    if (!pipeline_) return;
+    event.stage = action.pipeline_rank;
+    event.chunk = action.stage / program_.pipeline_ranks;
+    restrict(event.ranks, action.pipeline_rank);
+  }
+
+  void restrict(RankSet& ranks, int64_t coordinate) const {
+    for (const RankSet::Along& a : ranks.along)
+      if (a.atoms == pipeline_->atoms) return;
+    ranks.along.push_back({pipeline_->name, pipeline_->atoms, {coordinate}});
+  }
+
+  void messages(const StepAction& action, int64_t repeat) {
+    for (const Event& message : border(stage(action.stage), action.kind)) {
+      Event event = message;
+      place(event, action, repeat);
+      event.peer_offset = action.peer - action.pipeline_rank;
+      const int64_t launch = program_.batched_p2p ? action.batch : launches_--;
+      if (program_.mesh.world() <= kExplicitRanks)
+        per_rank(std::move(event), launch, action);
+      else
+        emit_message(event, {action.pipeline_rank, launch});
+    }
+  }
+
+  // One event per global rank, which names its peer.
+  void per_rank(Event event, int64_t launch, const StepAction& action) {
+    const std::vector<Rank> ranks = ranks_of(program_, event);
+    const int64_t stride = pipeline_stride();
+    const int64_t call = next_call_++;
+    for (const Rank rank : ranks) {
+      event.call = call;
+      event.ranks = only(program_.mesh, rank);
+      const int64_t peer = rank.value + (action.peer - action.pipeline_rank) * stride;
+      event.peer = Rank(static_cast<int32_t>(peer));
+      number_batch(event, {rank.value, launch});
+      publish(event);
+    }
+  }
+
+  int64_t pipeline_stride() const {
+    const auto atom = program_.mesh.pipeline_atom();
+    if (!atom) throw Fault("a message without a pipeline axis");
+    return program_.mesh.atom(*atom).stride;
+  }
+
+  void emit_message(Event& event, std::pair<int64_t, int64_t> launch) {
+    event.call = next_call_++;
+    number_batch(event, launch);
+    publish(event);
+  }
+
+  void number_batch(Event& event, std::pair<int64_t, int64_t> launch) {
+    if (event.repeat > 1 || !event.microbatch) return;  // a summary: many batches
+    const auto [at, fresh] = batches_.try_emplace(launch, next_batch_);
+    if (fresh) ++next_batch_;
+    event.batch = at->second;
+  }
+
+  void after() {
+    Calls calls;
+    for (const Event& event : program_.after) emit(event, calls);
+  }
+
+  void emit(Event event, Calls& calls) {
+    const auto [at, fresh] = calls.try_emplace(event.call, next_call_);
+    if (event.call < 0 || fresh) at->second = next_call_++;
+    event.call = at->second;
+    publish(event);
+  }
+
+  void publish(Event& event) {
+    event.id = next_id_++;
+    visit_(event);
+  }
+
+  const Program& program_;
+  const EventVisitor& visit_;
+  const Axis* pipeline_ = nullptr;
+  int64_t next_id_ = 0, next_call_ = 0, next_batch_ = 0;
+  int64_t launches_ = -1;  // numbers of launches that no action shares
+  std::map<std::pair<int64_t, int64_t>, int64_t> batches_;  // (rank, launch) -> the listing's
+};
+
+}  // namespace
+
+void for_each_event(const Program& program, const EventVisitor& visit) {
+  Lister(program, visit).step();
+}
+
+void for_each_summary_event(const Program& program, const EventVisitor& visit) {
+  Lister(program, visit).summary();
+}
+
+std::vector<Event> list_events(const Program& program) {
+  std::vector<Event> events;
+  for_each_event(program, [&](const Event& e) { events.push_back(e); });
+  return events;
+}
+
+std::vector<Event> events_of(const Program& program, Rank rank) {
+  std::vector<Event> events;
+  for_each_event(program, [&](const Event& e) {
+    if (contains(e.ranks, program.mesh, rank)) events.push_back(e);
+  });
+  return events;
+}
+
+std::vector<Rank> ranks_of(const Program& program, const Event& event) {
+  std::vector<Rank> ranks;
+  for (int64_t r = 0; r < program.mesh.world(); ++r)
+    if (const Rank rank(static_cast<int32_t>(r)); contains(event.ranks, program.mesh, rank))
+      ranks.push_back(rank);
+  return ranks;
+}
+
+}  // namespace s2t

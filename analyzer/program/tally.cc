@@ -1,0 +1,313 @@
+#include "analyzer/program/tally.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "analyzer/program/listing.h"
+
+namespace s2t {
+namespace {
+
+// One event as often as one rank issues it. `kernels`: launches it adds, 0 for what is counted by
+// batch.
+struct Run {
+  const Event* event;
+  Count times;
+};
+
+// Events by pipeline rank; those of no stage go to every pipeline rank.
+std::vector<std::vector<Run>> runs_by_pipeline_rank(const Program& program) {
+  std::vector<std::vector<Run>> runs(static_cast<size_t>(program.pipeline_ranks));
+  for (const auto& [key, o] : count_actions(program)) {
+    const Stage& stage = program.stages[static_cast<size_t>(key.first)];
+    std::vector<Run>& mine = runs[static_cast<size_t>(o.pipeline_rank)];
+    for (const Event& e : border(stage, key.second))
+      mine.push_back({&e, static_cast<Count>(o.times)});
+    if (is_message(key.second)) continue;
+    const bool forward = key.second == SpanKind::forward;
+    for (const Segment::Item& item : (forward ? stage.forward : stage.backward).items)
+      mine.push_back({&item.event, static_cast<Count>(times_run(item, o.times))});
+  }
+  for (const Event& e : program.after)
+    for (std::vector<Run>& mine : runs) mine.push_back({&e, 1});
+  return runs;
+}
+
+// Launches of point-to-point operations per pipeline rank.
+std::vector<Count> launches_by_pipeline_rank(const Program& program) {
+  std::vector<Count> launches(static_cast<size_t>(program.pipeline_ranks), 0);
+  std::set<std::pair<int32_t, int32_t>> batches;
+  for (const StepAction& a : program.order) {
+    const size_t messages = border(program.stages[static_cast<size_t>(a.stage)], a.kind).size();
+    if (messages == 0) continue;
+    Count& count = launches[static_cast<size_t>(a.pipeline_rank)];
+    if (!program.batched_p2p)
+      count += messages;
+    else if (batches.insert({a.pipeline_rank, a.batch}).second)
+      ++count;
+  }
+  return launches;
+}
+
+// The coordinates along one run of atoms that ranks are told apart by: those in the same sets are
+// one part.
+struct Cut {
+  std::string axis;
+  AtomSet atoms = 0;
+  std::vector<std::vector<int64_t>> sets;
+};
+
+std::vector<std::vector<int64_t>> parts(const Cut& cut, int64_t size) {
+  std::map<std::vector<bool>, std::vector<int64_t>> by_membership;
+  std::vector<const std::vector<int64_t>*> in_order;
+  std::vector<std::vector<bool>> seen;
+  for (int64_t c = 0; c < size; ++c) {
+    std::vector<bool> membership;
+    for (const auto& set : cut.sets)
+      membership.push_back(std::find(set.begin(), set.end(), c) != set.end());
+    if (by_membership[membership].empty()) seen.push_back(membership);
+    by_membership[membership].push_back(c);
+  }
+  std::vector<std::vector<int64_t>> result;
+  for (const auto& membership : seen) result.push_back(by_membership[membership]);
+  return result;
+}
+
+void add_cut(std::vector<Cut>& cuts, const RankSet::Along& along) {
+  auto at = std::find_if(cuts.begin(), cuts.end(),
+                         [&](const Cut& cut) { return cut.atoms == along.atoms; });
+  if (at == cuts.end()) at = cuts.insert(cuts.end(), Cut{along.axis, along.atoms, {}});
+  if (std::find(at->sets.begin(), at->sets.end(), along.coordinates) == at->sets.end())
+    at->sets.push_back(along.coordinates);
+}
+
+std::vector<Cut> cuts_of(const Program& program, const std::vector<std::vector<Run>>& runs) {
+  std::vector<Cut> cuts;
+  if (const Axis* axis = program.mesh.find(program.pipeline_axis))
+    for (int64_t c = 0; c < axis->size; ++c) add_cut(cuts, {axis->name, axis->atoms, {c}});
+  for (const std::vector<Run>& mine : runs)
+    for (const Run& run : mine)
+      for (const RankSet::Along& along : run.event->ranks.along) add_cut(cuts, along);
+  return cuts;
+}
+
+// Visits one rank for every coordinate along `atoms`, all others being 0, ascending.
+template <class Visit>
+void for_each_corner(const Mesh& mesh, AtomSet atoms, const Visit& visit) {
+  const int64_t n = mesh.size(atoms);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t rest = i, rank = 0;
+    for (size_t a = mesh.atoms().size(); a-- > 0;) {
+      if (!contains(atoms, AtomIndex(a))) continue;
+      const Atom& atom = mesh.atoms()[a];
+      rank += rest % atom.size * atom.stride;
+      rest /= atom.size;
+    }
+    visit(Rank(static_cast<int32_t>(rank)));
+  }
+}
+
+std::vector<RankClass> empty_classes(const Mesh& mesh, const std::vector<Cut>& cuts) {
+  AtomSet atoms = 0;
+  std::vector<std::vector<std::vector<int64_t>>> part_lists;
+  for (const Cut& cut : cuts) {
+    atoms |= cut.atoms;
+    part_lists.push_back(parts(cut, mesh.size(cut.atoms)));
+  }
+  std::vector<RankClass> classes;
+  std::set<std::vector<size_t>> seen;
+  for_each_corner(mesh, atoms, [&](Rank rank) {
+    RankClass c;
+    c.example = rank;
+    std::vector<size_t> key;
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      const int64_t at = mesh.coordinate(rank, cuts[i].atoms);
+      const auto part =
+          std::find_if(part_lists[i].begin(), part_lists[i].end(),
+                       [&](const auto& p) { return std::find(p.begin(), p.end(), at) != p.end(); });
+      key.push_back(static_cast<size_t>(part - part_lists[i].begin()));
+      if (part_lists[i].size() > 1) c.ranks.along.push_back({cuts[i].axis, cuts[i].atoms, *part});
+    }
+    if (seen.insert(key).second) classes.push_back(std::move(c));
+  });
+  return classes;
+}
+
+// Everything a question about one rank needs, computed once.
+struct Tally {
+  explicit Tally(const Program& p)
+      : program(p), runs(runs_by_pipeline_rank(p)), launches(launches_by_pipeline_rank(p)) {}
+
+  size_t pipeline_rank(Rank rank) const {
+    const Axis* axis = program.mesh.find(program.pipeline_axis);
+    return axis ? static_cast<size_t>(program.mesh.coordinate(rank, axis->atoms)) : 0;
+  }
+
+  void fill(RankClass& c) const {
+    const size_t p = pipeline_rank(c.example);
+    for (const Run& run : runs[p]) {
+      if (!contains(run.event->ranks, program.mesh, c.example)) continue;
+      const Collective op = run.event->op;
+      c.operations[static_cast<size_t>(op)] += run.times;
+      if (op != Collective::send && op != Collective::recv)
+        c.kernels[kernel_index(op)] += run.times;
+    }
+    c.kernels[kernel_index(Collective::send)] += launches[p];
+  }
+
+  const Program& program;
+  std::vector<std::vector<Run>> runs;
+  std::vector<Count> launches;
+};
+
+// Takes the ranks of `other` if it counts the same and differs along one axis only.
+bool absorb(RankClass& c, const RankClass& other) {
+  if (c.kernels != other.kernels || c.operations != other.operations) return false;
+  std::vector<RankSet::Along>& mine = c.ranks.along;
+  const std::vector<RankSet::Along>& theirs = other.ranks.along;
+  size_t differing = mine.size();
+  for (size_t i = 0; i < mine.size(); ++i) {
+    if (mine[i] == theirs[i]) continue;
+    if (differing != mine.size()) return false;
+    differing = i;
+  }
+  if (differing == mine.size()) return false;
+  std::vector<int64_t>& all = mine[differing].coordinates;
+  all.insert(all.end(), theirs[differing].coordinates.begin(), theirs[differing].coordinates.end());
+  std::sort(all.begin(), all.end());
+  return true;
+}
+
+using Key = std::tuple<Phase, size_t, Collective, DType, std::optional<int64_t>>;
+using Rows = std::map<Key, SummaryRow>;
+
+void add_run(Rows& rows, const Event& e, Count times, std::optional<int64_t> stage) {
+  const auto [at, fresh] = rows.try_emplace(Key{e.phase, e.family, e.op, e.dtype, stage});
+  SummaryRow& row = at->second;
+  const Volume& v = e.volume;
+  if (fresh) row = {e.phase, e.family, e.op, stage, e.dtype, 0, v.input_bytes, v.input_bytes};
+  row.calls += times;
+  row.min_input_bytes = std::min(row.min_input_bytes, v.input_bytes);
+  row.max_input_bytes = std::max(row.max_input_bytes, v.input_bytes);
+  row.input_bytes = checked_add(row.input_bytes, checked_mul(v.input_bytes, times));
+  row.output_bytes = checked_add(row.output_bytes, checked_mul(v.output_bytes, times));
+  row.wire_bytes = checked_add(row.wire_bytes, checked_mul(v.wire_bytes, times));
+}
+
+// Keeps the busier of two ranks' rows, and the extremes of both.
+void merge_row(SummaryRow& into, const SummaryRow& row) {
+  const auto load = [](const SummaryRow& r) {
+    return std::tuple(checked_add(r.input_bytes, r.output_bytes), r.wire_bytes, r.calls);
+  };
+  const Count least = std::min(into.min_input_bytes, row.min_input_bytes);
+  const Count most = std::max(into.max_input_bytes, row.max_input_bytes);
+  if (load(row) > load(into)) into = row;
+  into.min_input_bytes = least;
+  into.max_input_bytes = most;
+}
+
+}  // namespace
+
+Occurrences count_actions(const Program& program) {
+  Occurrences all;
+  for (const StepAction& a : program.order) {
+    Occurrence& o = all[{a.stage, a.kind}];
+    o.times += 1;
+    o.pipeline_rank = a.pipeline_rank;
+    o.peer = a.peer;
+  }
+  return all;
+}
+
+const std::vector<Event>& border(const Stage& stage, SpanKind kind) {
+  static const std::vector<Event> kNone;
+  switch (kind) {
+    case SpanKind::send_activation:
+      return stage.send_activation;
+    case SpanKind::recv_activation:
+      return stage.recv_activation;
+    case SpanKind::send_gradient:
+      return stage.send_gradient;
+    case SpanKind::recv_gradient:
+      return stage.recv_gradient;
+    case SpanKind::forward:
+    case SpanKind::backward:
+      break;
+  }
+  return kNone;
+}
+
+int64_t times_run(const Segment::Item& item, int64_t times) {
+  return item.when == Segment::When::every ? times : std::min<int64_t>(times, 1);
+}
+
+Count count_events(const Program& program) {
+  const bool per_rank = program.mesh.world() <= kExplicitRanks;
+  const auto copies =
+      static_cast<Count>(per_rank ? program.mesh.world() / program.pipeline_ranks : 1);
+  Count n = program.after.size();
+  for (const auto& [key, o] : count_actions(program)) {
+    const Stage& stage = program.stages[static_cast<size_t>(key.first)];
+    const auto times = static_cast<Count>(o.times);
+    n += times * copies * border(stage, key.second).size();
+    if (is_message(key.second)) continue;
+    const bool forward = key.second == SpanKind::forward;
+    for (const Segment::Item& item : (forward ? stage.forward : stage.backward).items)
+      n += static_cast<Count>(times_run(item, o.times));
+  }
+  return n;
+}
+
+std::vector<RankClass> rank_classes(const Program& program) {
+  const Tally tally(program);
+  std::vector<RankClass> classes = empty_classes(program.mesh, cuts_of(program, tally.runs));
+  for (RankClass& c : classes) tally.fill(c);
+  return classes;
+}
+
+std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& mesh) {
+  for (size_t i = 0; i < classes.size(); ++i)
+    for (size_t j = i + 1; j < classes.size();)
+      if (absorb(classes[i], classes[j])) {
+        classes.erase(classes.begin() + static_cast<std::ptrdiff_t>(j));
+        j = i + 1;
+      } else {
+        ++j;
+      }
+  for (RankClass& c : classes)
+    std::erase_if(c.ranks.along, [&](const RankSet::Along& a) {
+      return static_cast<int64_t>(a.coordinates.size()) == mesh.size(a.atoms);
+    });
+  return classes;
+}
+
+RankClass class_of(const Program& program, Rank rank) {
+  RankClass c;
+  c.example = rank;
+  Tally(program).fill(c);
+  return c;
+}
+
+std::vector<SummaryRow> summarize(const Program& program) {
+  const Tally tally(program);
+  Rows all;
+  for (const RankClass& c : empty_classes(program.mesh, cuts_of(program, tally.runs))) {
+    const size_t p = tally.pipeline_rank(c.example);
+    std::optional<int64_t> stage;
+    if (!program.pipeline_axis.empty()) stage = static_cast<int64_t>(p);
+    Rows mine;
+    for (const Run& run : tally.runs[p])
+      if (contains(run.event->ranks, program.mesh, c.example))
+        add_run(mine, *run.event, run.times, stage);
+    for (const auto& [key, row] : mine) {
+      const auto [at, fresh] = all.try_emplace(key, row);
+      if (!fresh) merge_row(at->second, row);
+    }
+  }
+  std::vector<SummaryRow> rows;
+  for (const auto& [key, row] : all) rows.push_back(row);
+  return rows;
+}
+
+}  // namespace s2t

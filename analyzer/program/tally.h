@@ -1,0 +1,66 @@
+// Counts a program: calls, bytes and kernels of the ranks that behave alike, from what each stage
+// does once and how often it does it, so that cost grows neither with the world nor, beyond one
+// look at the order of actions, with the microbatches.
+#pragma once
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "analyzer/program/program.h"
+
+namespace s2t {
+
+// How often a stage takes one kind of action, and between whom.
+struct Occurrence {
+  int64_t times = 0;
+  int32_t pipeline_rank = 0;
+  int32_t peer = -1;
+};
+using Occurrences = std::map<std::pair<int32_t, SpanKind>, Occurrence>;
+Occurrences count_actions(const Program& program);
+
+inline bool is_message(SpanKind kind) {
+  return kind != SpanKind::forward && kind != SpanKind::backward;
+}
+
+// A stage's messages of one kind; nothing for a computation.
+const std::vector<Event>& border(const Stage& stage, SpanKind kind);
+
+// How often an item runs while its segment runs `times` times.
+int64_t times_run(const Segment::Item& item, int64_t times);
+
+// How many events `list_events` has.
+Count count_events(const Program& program);
+
+// Classes of ranks that behave alike: by pipeline coordinate, and by coordinate on axes along which
+// numbers differ.
+struct RankClass {
+  RankSet ranks;
+  Rank example;
+  std::array<Count, kCollectives> operations{};
+  std::array<Count, 6> kernels{};  // as kernel_names()
+};
+std::vector<RankClass> rank_classes(const Program& program);
+
+// The same with fewer classes: those with equal counts that differ along one axis become one.
+std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& mesh);
+
+// That of one rank.
+RankClass class_of(const Program& program, Rank rank);
+
+// Per phase, family, collective, dtype and pipeline rank: what the busiest rank issues in a step.
+// All calls are counted with their bytes; whoever totals wire bytes adds sends only.
+struct SummaryRow {
+  Phase phase = Phase::forward;
+  size_t family = 0;
+  Collective op = Collective::all_reduce;
+  std::optional<int64_t> stage;  // pipeline coordinate
+  DType dtype = DType::f32;
+  Count calls = 0;
+  Count min_input_bytes = 0, max_input_bytes = 0;           // of one call, over all ranks
+  Count input_bytes = 0, output_bytes = 0, wire_bytes = 0;  // summed over the calls of one rank
+};
+std::vector<SummaryRow> summarize(const Program& program);
+
+}  // namespace s2t
