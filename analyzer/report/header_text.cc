@@ -1,0 +1,105 @@
+#include "analyzer/report/header_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/base/text.h"
+#include "analyzer/program/listing.h"
+#include "analyzer/report/table.h"
+#include "analyzer/report/words.h"
+
+namespace s2t {
+namespace {
+
+std::string plural(Count n, const std::string& word) {
+  return commas(n) + " " + word + (n == 1 ? "" : "s");
+}
+
+std::string sizes(const std::vector<Axis>& axes) {
+  std::string text;
+  for (const Axis& a : axes)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.name, a.size);
+  return text;
+}
+
+// "rank = 4 dp + 2 pp + tp": the stride of each axis in rank numbers.
+std::string rank_formula(const Mesh& mesh, const std::vector<Axis>& axes) {
+  std::string text;
+  for (const Axis& axis : axes) {
+    if (axis.atoms == 0) continue;
+    int64_t stride = mesh.world();
+    for (size_t i = 0; i < mesh.atoms().size(); ++i)
+      if (contains(axis.atoms, AtomIndex(i))) stride = std::min(stride, mesh.atoms()[i].stride);
+    text += text.empty() ? "rank = " : " + ";
+    text += stride == 1 ? axis.name : fmt::format("{} {}", stride, axis.name);
+  }
+  return text;
+}
+
+std::string group_ranks(const Mesh& mesh, const Family& family) {
+  if (mesh.world() > kExplicitRanks) {
+    const auto stride = mesh.stride(family);
+    const std::string spacing = stride ? fmt::format("stride {}", *stride) : "uneven spacing";
+    return fmt::format("{}, first {}", spacing, rank_list(first_group(mesh, family), 8));
+  }
+  std::string text;
+  for (const auto& group : mesh.groups(family))
+    text += (text.empty() ? "" : " ") + rank_list(group, 64);
+  return text;
+}
+
+}  // namespace
+
+void print_title(const Program& program, std::ostream& out, bool color) {
+  out << bold(one_line(program.model), color) << ": "
+      << plural(static_cast<Count>(program.mesh.world()), "rank") << ", "
+      << plural(program.parameters, "parameter") << "\n";
+}
+
+void print_mesh(const Program& program, std::ostream& out, bool color) {
+  out << "\n" << bold("Mesh", color) << " (slowest axis first)\n";
+  const auto dense = dense_axes(program.mesh);
+  out << "  " << sizes(dense) << ";  " << rank_formula(program.mesh, dense) << "\n";
+  if (const auto expert = expert_axes(program.mesh); !expert.empty())
+    out << "  experts: " << sizes(expert) << ";  " << rank_formula(program.mesh, expert) << "\n";
+}
+
+void print_groups(const Program& program, std::ostream& out, bool color) {
+  if (program.families.empty()) return;
+  out << "\n" << bold("Process groups", color) << " (in creation order)\n";
+  Table table({{"group"},
+               {"axes"},
+               {"size", Column::Kind::right},
+               {"count", Column::Kind::right},
+               {"ranks", Column::Kind::wrapped}});
+  for (const Family& family : program.families) {
+    const std::string axes = join(family.axes, " ");
+    table.row({family.name, axes == family.name ? "" : axes,
+               std::to_string(program.mesh.group_size(family)),
+               commas(static_cast<Count>(program.mesh.group_count(family))),
+               group_ranks(program.mesh, family)});
+  }
+  table.print(out);
+}
+
+void print_pipeline(const Program& program, std::ostream& out, bool color) {
+  if (program.pipeline_axis.empty()) return;
+  out << "\n"
+      << bold("Pipeline", color) << "\n  " << program.pipeline_axis << ": "
+      << plural(program.stages.size(), "stage") << " on "
+      << plural(static_cast<Count>(program.pipeline_ranks), "pipeline rank") << ", "
+      << (program.microbatches == 1
+              ? "1 microbatch"
+              : commas(static_cast<Count>(program.microbatches)) + " microbatches");
+  if (const auto& t = program.timeline) {
+    out << ", schedule " << t->schedule
+        << fmt::format(", bubble {:.4g} of the ideal time", t->bubble());
+    int peak = 0;
+    for (const TimelineRow& row : t->rows) peak = std::max(peak, row.peak_activations);
+    out << fmt::format(",\n  at most {} activations held by one rank", peak);
+  }
+  out << "\n";
+}
+
+}  // namespace s2t

@@ -1,0 +1,83 @@
+// `predict --format json`: the contract's shape2trace.program/1.
+#include "analyzer/program/listing.h"
+#include "analyzer/program/tally.h"
+#include "analyzer/report/program_json.h"
+#include "analyzer/report/report.h"
+#include "analyzer/report/words.h"
+
+namespace s2t {
+namespace {
+
+void write_events(JsonWriter& json, const Program& program, const ReportOptions& options) {
+  json.key("events").array(JsonWriter::kLines);
+  const auto each = options.summary ? for_each_summary_event : for_each_event;
+  each(program, [&](const Event& event) {
+    if (!options.rank || contains(event.ranks, program.mesh, *options.rank))
+      write_event(json, program, event);
+  });
+  json.end();
+}
+
+void write_counts(JsonWriter& json, const RankClass& c) {
+  json.key("kernels").object();
+  for (size_t k = 0; k < kernel_names().size(); ++k) json.field(kernel_names()[k], c.kernels[k]);
+  json.end().key("operations").object();
+  for (const CollectiveDef& def : collectives())
+    json.field(def.name, c.operations[static_cast<size_t>(def.op)]);
+  json.end();
+}
+
+void write_one_rank(JsonWriter& json, const Program& program, Rank rank, const RankClass& c) {
+  json.object().field("rank", rank.value).key("coordinates");
+  write_coordinates(json, program.mesh, rank);
+  write_counts(json, c);
+  json.end();
+}
+
+void write_class(JsonWriter& json, const RankClass& c) {
+  json.object().key("ranks");
+  write_rank_set(json, c.ranks);
+  write_counts(json, c);
+  json.end();
+}
+
+void write_fingerprints(JsonWriter& json, const Program& program, const ReportOptions& options) {
+  json.key("ranks").array(JsonWriter::kLines);
+  if (options.rank) {
+    write_one_rank(json, program, *options.rank, class_of(program, *options.rank));
+  } else if (program.mesh.world() > kExplicitRanks) {
+    for (const RankClass& c : rank_classes(program)) write_class(json, c);
+  } else {
+    const std::vector<RankClass> classes = rank_classes(program);
+    for (int64_t r = 0; r < program.mesh.world(); ++r)
+      for (const RankClass& c : classes)
+        if (const Rank rank(static_cast<int32_t>(r)); contains(c.ranks, program.mesh, rank))
+          write_one_rank(json, program, rank, c);
+  }
+  json.end();
+}
+
+}  // namespace
+
+void write_predict_json(const Program& program, const ReportOptions& options, std::ostream& out) {
+  check_rank(program, options.rank);
+  JsonWriter json(out);
+  json.object(JsonWriter::kLines).field("schema", "shape2trace.program/1");
+  json.field("model", program.model);
+  json.key("parameters").object().field("total", program.parameters).end();
+  json.key("mesh");
+  write_mesh(json, program.mesh);
+  json.key("groups");
+  write_groups(json, program);
+  write_events(json, program, options);
+  json.key("pruned").array(JsonWriter::kLines);
+  for (const Pruned& pruned : program.pruned) write_pruned(json, program, pruned);
+  json.end().key("remarks").array(JsonWriter::kLines);
+  for (const Remark& r : program.remarks)
+    json.object().field("slug", r.slug).field("text", r.text).end();
+  json.end();
+  write_fingerprints(json, program, options);
+  json.end();
+}
+
+}  // namespace s2t

@@ -1,0 +1,259 @@
+// `predict --format text`: a summary per group and phase first, then the events, then why.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/base/text.h"
+#include "analyzer/program/listing.h"
+#include "analyzer/program/tally.h"
+#include "analyzer/report/header_text.h"
+#include "analyzer/report/report.h"
+#include "analyzer/report/table.h"
+#include "analyzer/report/words.h"
+
+namespace s2t {
+namespace {
+
+constexpr Count kMostListed = 200;  // events that a text report lists unasked
+constexpr auto kRight = Column::Kind::right;
+constexpr auto kFlexible = Column::Kind::flexible;
+constexpr auto kWrapped = Column::Kind::wrapped;
+
+struct Page {
+  const Program& program;
+  const ReportOptions& options;
+  std::ostream& out;
+
+  void heading(std::string_view title, std::string_view note) const {
+    out << "\n" << bold(title, options.color);
+    if (!note.empty()) out << " (" << note << ")";
+    out << "\n";
+  }
+  const std::string& family(const Event& e) const { return program.families.at(e.family).name; }
+};
+
+// ---- summary
+
+bool alike(const SummaryRow& a, const SummaryRow& b) {
+  const auto key = [](const SummaryRow& r) {
+    return std::tuple(r.phase, r.family, r.op, r.dtype, r.calls, r.min_input_bytes,
+                      r.max_input_bytes, r.input_bytes, r.output_bytes, r.wire_bytes);
+  };
+  return key(a) == key(b);
+}
+
+struct StageRows {
+  SummaryRow row;
+  std::vector<int64_t> stages;
+};
+
+// Stages that issue the same share one line.
+std::vector<StageRows> merge_stages(const std::vector<SummaryRow>& rows) {
+  std::vector<StageRows> merged;
+  for (const SummaryRow& row : rows) {
+    auto same = std::find_if(merged.begin(), merged.end(),
+                             [&](const StageRows& m) { return alike(m.row, row); });
+    if (same == merged.end()) same = merged.insert(merged.end(), {row, {}});
+    if (row.stage) same->stages.push_back(*row.stage);
+  }
+  return merged;
+}
+
+std::string one_call(const SummaryRow& row) {
+  const std::string least = commas(row.min_input_bytes), most = commas(row.max_input_bytes);
+  return least == most ? most : least + "-" + most;
+}
+
+// The unit of a table's totals: bytes while they can be read, else megabytes (10^6).
+struct Unit {
+  std::string_view name;
+  Count bytes;
+
+  std::string operator()(Count n) const {
+    if (bytes == 1) return commas(n);
+    const Count tenths = n / (bytes / 10) + (n % (bytes / 10) >= bytes / 20 ? 1 : 0);
+    return fmt::format("{}.{}", commas(tenths / 10), tenths % 10);
+  }
+};
+
+Unit unit_of(const std::vector<StageRows>& rows) {
+  constexpr Count kTooLong = 1'000'000'000'000;
+  const bool longest = std::any_of(rows.begin(), rows.end(), [](const StageRows& r) {
+    return std::max({r.row.input_bytes, r.row.output_bytes, r.row.wire_bytes}) >= kTooLong;
+  });
+  return longest ? Unit{"MB", 1'000'000} : Unit{"B", 1};
+}
+
+void print_summary(const Page& page) {
+  const auto rows = merge_stages(summarize(page.program));
+  if (rows.empty()) {
+    page.out << "\nNothing is communicated.\n";
+    return;
+  }
+  page.heading("Summary", "of the busiest rank of each stage, bytes of one step");
+  const Unit unit = unit_of(rows);
+  const auto total = [&](std::string_view what) {
+    return Column{fmt::format("{} {}", what, unit.name), kRight};
+  };
+  Table table({{"phase"},
+               {"group", kFlexible},
+               {"operation"},
+               {"dtype"},
+               {"stage", kFlexible},
+               {"calls", kRight},
+               {"input B of one", kRight},
+               total("input"),
+               total("output"),
+               total("wire")});
+  for (const auto& [row, stages] : rows)
+    table.row({std::string(to_string(row.phase)), page.program.families.at(row.family).name,
+               std::string(info(row.op).name), std::string(info(row.dtype).brief),
+               ranges(stages, page.program.pipeline_ranks), commas(row.calls), one_call(row),
+               unit(row.input_bytes), unit(row.output_bytes), unit(row.wire_bytes)});
+  table.print(page.out);
+}
+
+// ---- events
+
+std::string moved(const Event& e) {
+  std::string shape;
+  for (const int64_t d : e.shape) shape += (shape.empty() ? "" : ",") + std::to_string(d);
+  return fmt::format("{}[{}]", info(e.dtype).brief, shape);
+}
+
+// "0 to 2", "2 from 0", and above 64 ranks "pp=0 to +1".
+std::string who(const Page& page, const Event& e) {
+  std::string text = words(e.ranks, page.program.mesh);
+  if (!e.peer && !e.peer_offset) return text == "all" ? "" : text;
+  text += e.op == Collective::send ? " to " : " from ";
+  return text + (e.peer ? std::to_string(e.peer->value) : fmt::format("{:+}", *e.peer_offset));
+}
+
+void print_why(const Page& page, const std::map<size_t, std::vector<int64_t>>& ids_of_cause) {
+  page.heading("Why", "more: shape2trace explain MODEL EVENT");
+  std::vector<std::pair<int64_t, size_t>> order;
+  for (const auto& [cause, ids] : ids_of_cause) order.emplace_back(ids.front(), cause);
+  std::sort(order.begin(), order.end());
+  Table table({{"events"}, {"because", kWrapped}});
+  for (const auto& [first, cause] : order)
+    table.row({shortened(ranges(ids_of_cause.at(cause)), 24), page.program.causes.at(cause).why});
+  table.print(page.out);
+}
+
+void print_events(const Page& page) {
+  Table table({{"id", kRight},
+               {"phase"},
+               {"mb", kRight},
+               {"operation"},
+               {"group"},
+               {"ranks", kFlexible},
+               {"tensor", kFlexible},
+               {"local input"},
+               {"input B", kRight},
+               {"output B", kRight},
+               {"wire B", kRight}});
+  std::map<size_t, std::vector<int64_t>> ids_of_cause;
+  const bool microbatches = page.program.microbatches > 1;
+  for_each_event(page.program, [&](const Event& e) {
+    if (page.options.rank && !contains(e.ranks, page.program.mesh, *page.options.rank)) return;
+    ids_of_cause[e.cause].push_back(e.id);
+    table.row({std::to_string(e.id), std::string(to_string(e.phase)),
+               microbatches && e.microbatch ? std::to_string(*e.microbatch) : "",
+               std::string(info(e.op).name), page.family(e), who(page, e), subject(e), moved(e),
+               commas(e.volume.input_bytes), commas(e.volume.output_bytes),
+               commas(e.volume.wire_bytes)});
+  });
+  if (table.empty()) return;
+  page.heading("Events", page.options.rank
+                             ? fmt::format("of rank {} in its order", page.options.rank->value)
+                             : "in issue order; bytes of one rank and call");
+  table.print(page.out);
+  print_why(page, ids_of_cause);
+}
+
+bool lists_events(const Page& page, Count events) {
+  if (page.options.expand || page.options.rank) return true;
+  if (page.options.summary) return false;
+  return page.program.mesh.world() <= kExplicitRanks && events <= kMostListed;
+}
+
+// ---- the rest
+
+void print_pruned(const Page& page) {
+  if (page.program.pruned.empty()) return;
+  page.heading("Pruned", "would run if the value needed a gradient");
+  Table table({{"id"},
+               {"phase"},
+               {"operation"},
+               {"group"},
+               {"tensor", kFlexible},
+               {"saved input B", kRight},
+               {"because", kWrapped}});
+  for (const Pruned& p : page.program.pruned)
+    table.row({p.id, std::string(to_string(p.event.phase)), std::string(info(p.event.op).name),
+               page.family(p.event), p.event.tensor, commas(p.event.volume.input_bytes),
+               p.because});
+  table.print(page.out);
+}
+
+void print_remarks(const Page& page) {
+  if (page.program.remarks.empty()) return;
+  page.heading("Remarks", "");
+  for (const Remark& remark : page.program.remarks) {
+    const std::string text = fmt::format("{} [{}]", one_line(remark.text), remark.slug);
+    std::string_view lead = "  - ";
+    for (const std::string& line : wrapped(text, kPageWidth - lead.size())) {
+      page.out << lead << line << "\n";
+      lead = "    ";
+    }
+  }
+}
+
+void print_fingerprint(const Page& page) {
+  page.heading("NCCL kernels per rank", "");
+  std::vector<Column> columns{{"ranks", kFlexible}};
+  for (const std::string_view name : kernel_names()) columns.push_back({std::string(name), kRight});
+  columns.push_back({"total", kRight});
+  Table table(std::move(columns));
+  const auto add = [&](std::string ranks, const RankClass& c) {
+    std::vector<std::string> cells{std::move(ranks)};
+    Count total = 0;
+    for (const Count n : c.kernels) {
+      cells.push_back(commas(n));
+      total += n;
+    }
+    cells.push_back(commas(total));
+    table.row(std::move(cells));
+  };
+  if (page.options.rank)
+    add(std::to_string(page.options.rank->value), class_of(page.program, *page.options.rank));
+  else
+    for (const RankClass& c : merge_alike(rank_classes(page.program), page.program.mesh))
+      add(words(c.ranks, page.program.mesh), c);
+  table.print(page.out);
+}
+
+}  // namespace
+
+void write_predict_text(const Program& program, const ReportOptions& options, std::ostream& out) {
+  check_rank(program, options.rank);
+  const Page page{program, options, out};
+  print_title(program, out, options.color);
+  print_mesh(program, out, options.color);
+  print_groups(program, out, options.color);
+  print_pipeline(program, out, options.color);
+  print_summary(page);
+  const Count events = count_events(program);
+  if (lists_events(page, events))
+    print_events(page);
+  else
+    out << fmt::format(
+        "\n{} events are not listed: --expand lists all, --rank R those of rank R.\n",
+        commas(events));
+  print_pruned(page);
+  print_remarks(page);
+  print_fingerprint(page);
+}
+
+}  // namespace s2t

@@ -1,0 +1,39 @@
+#include "analyzer/report/report.h"
+
+#include <array>
+
+#include "analyzer/base/text.h"
+
+namespace s2t {
+namespace {
+
+constexpr std::array kReports{
+    Report{"predict", "text", write_predict_text}, Report{"predict", "json", write_predict_json},
+    Report{"predict", "csv", write_predict_csv},   Report{"groups", "text", write_groups_text},
+    Report{"groups", "json", write_groups_json},   Report{"explain", "text", write_explain_text},
+    Report{"explain", "json", write_explain_json},
+};
+
+}  // namespace
+
+std::span<const Report> reports() {
+  return kReports;
+}
+
+std::vector<std::string> report_formats(std::string_view command) {
+  std::vector<std::string> formats;
+  for (const Report& r : kReports)
+    if (r.command == command) formats.emplace_back(r.format);
+  return formats;
+}
+
+const Report& find_report(std::string_view command, std::string_view format) {
+  for (const Report& r : kReports)
+    if (r.command == command && r.format == format) return r;
+  const std::vector<std::string> formats = report_formats(command);
+  throw UserError("shape2trace", {{"--format", "unknown format " + quoted(format),
+                                   "one of " + quoted_list(formats), did_you_mean(format, formats),
+                                   "unknown-format"}});
+}
+
+}  // namespace s2t

@@ -1,0 +1,47 @@
+// The reports on a program, as a table: which command writes which format.
+//
+// A report is a function of the program and of what was asked; it writes to a stream and nothing
+// else. A new one is one file and one row. Not known here: files, terminals, models.
+#pragma once
+
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/program/program.h"
+
+namespace s2t {
+
+struct ReportOptions {
+  std::optional<Rank> rank;  // only what this rank issues, in its order
+  std::string event;         // explain: "12" or "p0"
+  bool summary = false;      // one line for what repeats
+  bool expand = false;       // every event, however many
+  bool color = false;        // ANSI colours
+};
+
+struct Report {
+  std::string_view command;  // "predict"
+  std::string_view format;   // "text"
+  void (*write)(const Program&, const ReportOptions&, std::ostream&);
+};
+
+// Of one command its default format comes first.
+std::span<const Report> reports();
+std::vector<std::string> report_formats(std::string_view command);
+
+// Throws UserError (slug unknown-format) with what the command does offer.
+const Report& find_report(std::string_view command, std::string_view format);
+
+void write_predict_text(const Program&, const ReportOptions&, std::ostream&);
+void write_predict_json(const Program&, const ReportOptions&, std::ostream&);
+void write_predict_csv(const Program&, const ReportOptions&, std::ostream&);
+void write_groups_text(const Program&, const ReportOptions&, std::ostream&);
+void write_groups_json(const Program&, const ReportOptions&, std::ostream&);
+void write_explain_text(const Program&, const ReportOptions&, std::ostream&);
+void write_explain_json(const Program&, const ReportOptions&, std::ostream&);
+
+}  // namespace s2t

@@ -1,0 +1,178 @@
+#include "analyzer/report/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
+#include "analyzer/report/json_writer.h"
+
+namespace s2t {
+namespace {
+
+constexpr size_t kLeast = 8;       // a flexible column keeps these
+constexpr size_t kLeastWrap = 24;  // and a wrapped one these
+
+bool gives(const Column& column) {
+  return column.kind == Column::Kind::flexible || column.kind == Column::Kind::wrapped;
+}
+size_t least_width(const Column& column) {
+  return column.kind == Column::Kind::wrapped ? kLeastWrap : kLeast;
+}
+
+std::string padded(const std::string& text, size_t width, bool right) {
+  const std::string blank(width - std::min(width, display_width(text)), ' ');
+  return right ? blank + text : text + blank;
+}
+
+std::string trimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+// The first `width` columns of UTF-8 text; `skip` drops so many before.
+std::string slice(const std::string& text, size_t skip, size_t width) {
+  std::string out;
+  size_t column = 0;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+    const std::string point = text.substr(i, end - i);
+    const size_t w = display_width(point);
+    if (column >= skip && column + w <= skip + width) out += point;
+    column += w;
+    i = end;
+  }
+  return out;
+}
+
+}  // namespace
+
+void Table::row(std::vector<std::string> cells) {
+  if (cells.size() != columns_.size()) throw Fault("a table row of another width");
+  for (std::string& cell : cells) cell = one_line(cell);
+  rows_.push_back(std::move(cells));
+}
+
+std::vector<size_t> Table::used_columns() const {
+  std::vector<size_t> used;
+  for (size_t c = 0; c < columns_.size(); ++c)
+    if (std::any_of(rows_.begin(), rows_.end(), [&](const auto& r) { return !r[c].empty(); }))
+      used.push_back(c);
+  return used;
+}
+
+Table::Measure Table::measure(const std::vector<size_t>& used, size_t room) const {
+  Measure m;
+  size_t total = 0;
+  for (const size_t c : used) {
+    size_t w = display_width(columns_[c].title);
+    for (const auto& cells : rows_) w = std::max(w, display_width(cells[c]));
+    m.width.push_back(w);
+    total += w;
+  }
+  const size_t gaps = used.empty() ? 0 : used.size() - 1;
+  if (total + m.gap * gaps > room) m.gap = 1;
+  for (total += m.gap * gaps; total > room; --total) {
+    const size_t widest = widest_that_gives(used, m.width);
+    if (widest == used.size()) break;
+    --m.width[widest];
+  }
+  return m;
+}
+
+// Index into `used`; its size if none can give.
+size_t Table::widest_that_gives(const std::vector<size_t>& used,
+                                const std::vector<size_t>& width) const {
+  size_t best = used.size();
+  for (size_t i = 0; i < used.size(); ++i) {
+    const Column& column = columns_[used[i]];
+    const size_t least = std::max(least_width(column), display_width(column.title));
+    if (gives(column) && width[i] > least && (best == used.size() || width[i] > width[best]))
+      best = i;
+  }
+  return best;
+}
+
+void Table::print_line(std::ostream& out, const std::vector<std::string>& cells,
+                       const std::vector<size_t>& used, const Measure& m, size_t indent) const {
+  std::string text(indent, ' ');
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < used.size(); ++i) {
+    const Column& column = columns_[used[i]];
+    std::string cell = cells[used[i]];
+    if (column.kind == Column::Kind::wrapped) {
+      rest = wrapped(cell, m.width[i]);
+      cell = rest.empty() ? "" : rest.front();
+      indent = display_width(text);
+    }
+    const bool last = i + 1 == used.size();
+    text += padded(shortened(cell, m.width[i]), m.width[i], column.kind == Column::Kind::right);
+    if (!last) text += std::string(m.gap, ' ');
+  }
+  out << trimmed(text) << '\n';
+  for (size_t i = 1; i < rest.size(); ++i) out << std::string(indent, ' ') << rest[i] << '\n';
+}
+
+void Table::print(std::ostream& out, size_t indent, size_t page) const {
+  const std::vector<size_t> used = used_columns();
+  const Measure m = measure(used, page - indent);
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  print_line(out, titles, used, m, indent);
+  for (const auto& cells : rows_) print_line(out, cells, used, m, indent);
+}
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (const char c : valid_utf8(text)) {
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string shortened(const std::string& text, size_t width) {
+  const size_t w = display_width(text);
+  if (w <= width) return text;
+  if (width <= 3) return slice(text, 0, width);
+  const size_t head = (width - 3 + 1) / 2, tail = width - 3 - head;
+  return slice(text, 0, head) + "..." + slice(text, w - tail, tail);
+}
+
+std::vector<std::string> wrapped(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find(' ', at);
+    if (end == std::string::npos) end = text.size();
+    std::string word = text.substr(at, end - at);
+    at = end + 1;
+    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    for (; display_width(word) > width; word = slice(word, width, display_width(word)))
+      lines.push_back(slice(word, 0, width));
+    line += (line.empty() ? "" : " ") + word;
+  }
+  if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+std::string bold(std::string_view text, bool color) {
+  return color ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+}
+std::string faint(std::string_view text, bool color) {
+  return color ? fmt::format("\x1b[2m{}\x1b[0m", text) : std::string(text);
+}
+
+}  // namespace s2t

@@ -1,0 +1,64 @@
+// Aligned text tables that fit a terminal, and the little colour that reports use.
+//
+// Widths are terminal columns, not bytes. A table wider than the limit first
+// narrows its gaps, then gives up room in its `flexible` columns, where long cells lose their
+// middle ("encoder.la...fc1"), or, if the last column is text, wraps that one. Not known here: what
+// the cells mean.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace s2t {
+
+inline constexpr size_t kPageWidth = 100;
+
+struct Column {
+  enum class Kind : uint8_t { left, right, flexible, wrapped };  // wrapped: only the last
+  std::string title;
+  Kind kind = Kind::left;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  void row(std::vector<std::string> cells);  // as many as there are columns
+  bool empty() const { return rows_.empty(); }
+
+  // Columns whose cells are all empty are left out. `indent` spaces stand before every line.
+  void print(std::ostream& out, size_t indent = 2, size_t width = kPageWidth) const;
+
+ private:
+  struct Measure {
+    std::vector<size_t> width;  // of each used column
+    size_t gap = 2;             // between columns
+  };
+
+  std::vector<size_t> used_columns() const;
+  Measure measure(const std::vector<size_t>& used, size_t room) const;
+  size_t widest_that_gives(const std::vector<size_t>& used, const std::vector<size_t>& width) const;
+  void print_line(std::ostream& out, const std::vector<std::string>& cells,
+                  const std::vector<size_t>& used, const Measure& m, size_t indent) const;
+
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Control characters written out, invalid UTF-8 replaced: safe on a terminal and one line.
+std::string one_line(std::string_view text);
+
+// At most `width` columns: the middle gives way to "...".
+std::string shortened(const std::string& text, size_t width);
+
+// Lines of at most `width` columns, broken at spaces.
+std::vector<std::string> wrapped(const std::string& text, size_t width);
+
+// Text in ANSI bold or faint if `color`, else as it is.
+std::string bold(std::string_view text, bool color);
+std::string faint(std::string_view text, bool color);
+
+}  // namespace s2t

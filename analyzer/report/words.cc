@@ -1,0 +1,100 @@
+#include "analyzer/report/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/base/text.h"
+#include "analyzer/program/listing.h"
+
+namespace s2t {
+
+std::vector<Axis> dense_axes(const Mesh& mesh) {
+  std::vector<Axis> axes;
+  for (const Axis& axis : mesh.axes())
+    if (!axis.part && !axis.expert) axes.push_back(axis);
+  return axes;
+}
+
+std::vector<Axis> expert_axes(const Mesh& mesh) {
+  std::vector<Axis> axes;
+  AtomSet covered = 0;
+  for (const Axis& axis : mesh.axes())
+    if (!axis.part && axis.expert) {
+      axes.push_back(axis);
+      covered |= axis.atoms;
+    }
+  if (axes.empty()) return axes;
+  for (const Axis& axis : dense_axes(mesh))  // what both share is listed with the dense axes
+    if (axis.atoms != 0 && (axis.atoms & covered) == 0) axes.push_back(axis);
+  // Bit 0 is the slowest atom.
+  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
+    return a.atoms != 0 && b.atoms != 0 && (a.atoms & -a.atoms) < (b.atoms & -b.atoms);
+  });
+  return axes;
+}
+
+std::vector<Rank> first_group(const Mesh& mesh, const Family& family) {
+  for (int64_t r = 0; r < mesh.world(); ++r)
+    if (auto group = mesh.group_of(family, Rank(static_cast<int32_t>(r))); !group.empty())
+      return group;
+  return {};
+}
+
+std::string ranges(const std::vector<int64_t>& list, int64_t n) {
+  if (n > 1 && static_cast<int64_t>(list.size()) == n) return "all";
+  std::string text;
+  for (size_t i = 0; i < list.size();) {
+    size_t last = i;
+    while (last + 1 < list.size() && list[last + 1] == list[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(list[i]);
+    if (last > i) text += "-" + std::to_string(list[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string rank_list(const std::vector<Rank>& ranks, size_t limit) {
+  std::string text = "[";
+  const bool cut = ranks.size() > limit;
+  for (size_t i = 0; i < (cut ? 3 : ranks.size()); ++i)
+    text += (i ? "," : "") + std::to_string(ranks[i].value);
+  if (cut) text += fmt::format(", ... {}", ranks.back().value);
+  return text + "]";
+}
+
+std::string words(const RankSet& set, const Mesh& mesh) {
+  if (set.along.empty()) return "all";
+  if (mesh.world() <= kExplicitRanks) {
+    std::vector<int64_t> ranks;
+    for (int64_t r = 0; r < mesh.world(); ++r)
+      if (contains(set, mesh, Rank(static_cast<int32_t>(r)))) ranks.push_back(r);
+    return ranges(ranks, mesh.world());
+  }
+  std::string text;
+  for (const RankSet::Along& a : set.along)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", a.axis, ranges(a.coordinates));
+  return text;
+}
+
+std::string words(const Shape& shape) {
+  if (shape.empty()) return "scalar";
+  std::string text;
+  for (const int64_t dim : shape) text += (text.empty() ? "" : " x ") + std::to_string(dim);
+  return text;
+}
+
+std::string subject(const Event& event) {
+  if (event.members.size() < 2) return event.tensor;
+  return fmt::format("{} +{}", event.members.front(), event.members.size() - 1);
+}
+
+void check_rank(const Program& program, std::optional<Rank> rank) {
+  if (!rank || (rank->value >= 0 && rank->value < program.mesh.world())) return;
+  throw UserError("shape2trace",
+                  {{"--rank", "no rank " + std::to_string(rank->value),
+                    fmt::format("0 to {}", program.mesh.world() - 1), "", "out-of-range"}});
+}
+
+}  // namespace s2t

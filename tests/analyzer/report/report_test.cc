@@ -1,0 +1,168 @@
+#include "analyzer/report/report.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "analyzer/program/tally.h"
+#include "analyzer/report/byte_formula.h"
+#include "analyzer/report/table.h"
+#include "analyzer/report/words.h"
+#include "tests/analyzer/program/sample_programs.h"
+
+namespace s2t {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string print(const Program& program, const std::string& command, const std::string& format,
+                  const ReportOptions& options = {}) {
+  std::ostringstream out;
+  find_report(command, format).write(program, options, out);
+  return out.str();
+}
+
+std::string message(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Reports, AnUnknownFormatIsAnErrorThatNamesTheOthers) {
+  EXPECT_EQ(message([] { find_report("predict", "jsn"); }),
+            "shape2trace: --format: unknown format \"jsn\"; expected one of \"text\", \"json\", "
+            "\"csv\". Did you mean \"json\"? [unknown-format]");
+}
+
+TEST(Reports, AnUnknownRankIsAnError) {
+  ReportOptions options;
+  options.rank = Rank(4);
+  for (const std::string command : {"predict", "groups"})
+    EXPECT_EQ(message([&] { print(tensor_parallel_program(), command, "text", options); }),
+              "shape2trace: --rank: no rank 4; expected 0 to 3. [out-of-range]");
+}
+
+TEST(Reports, AnUnknownEventIsAnErrorThatNamesTheRange) {
+  ReportOptions options;
+  options.event = "4";
+  EXPECT_EQ(message([&] { print(tensor_parallel_program(), "explain", "text", options); }),
+            "shape2trace: explain: no event \"4\"; expected 0 to 3, or of those pruned p0 to p0. "
+            "[unknown-event]");
+}
+
+TEST(Reports, WhoNamesATensorInsteadOfAnEventGetsItsEvents) {
+  ReportOptions options;
+  options.event = "y";
+  EXPECT_THAT(message([&] { print(tensor_parallel_program(), "explain", "text", options); }),
+              HasSubstr("\"y\" is in events 0. [unknown-event]"));
+}
+
+TEST(Reports, ALongListingIsShownOnRequestOnly) {
+  const Program p = pipeline_program(4, 40);
+  EXPECT_THAT(print(p, "predict", "text"), HasSubstr("322 events are not listed"));
+  ReportOptions options;
+  options.expand = true;
+  const std::string all = print(p, "predict", "text", options);
+  EXPECT_THAT(all, HasSubstr("\n  321 grad_sync"));
+  EXPECT_THAT(all, Not(HasSubstr("not listed")));
+}
+
+TEST(Reports, ColourComesOnRequestOnly) {
+  ReportOptions options;
+  EXPECT_THAT(print(tensor_parallel_program(), "predict", "text"), Not(HasSubstr("\x1b")));
+  options.color = true;
+  EXPECT_THAT(print(tensor_parallel_program(), "predict", "text", options),
+              HasSubstr("\x1b[1mSummary\x1b[0m"));
+}
+
+TEST(Reports, ANameWithControlCharactersStaysOnItsLine) {
+  Program p = tensor_parallel_program();
+  p.model = "a\nb\x1b[31m";
+  p.stages[0].forward.items[0].event.tensor = "x\ny\x1b";
+  const std::string text = print(p, "predict", "text");
+  EXPECT_THAT(text, HasSubstr("a\\nb\\u001b[31m: 4 ranks"));
+  EXPECT_THAT(text, HasSubstr("x\\ny\\u001b"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(Reports, CsvQuotesWhatWouldBreakALine) {
+  Program p = tensor_parallel_program();
+  p.stages[0].forward.items[0].event.tensor = "a,\"b\"\nc";
+  EXPECT_THAT(print(p, "predict", "csv"), HasSubstr(",\"a,\"\"b\"\"\nc\","));
+}
+
+TEST(Reports, TotalsTooLongForAColumnAreMegabytes) {
+  Program p = tensor_parallel_program();
+  p.after[0].volume.input_bytes = 12'345'678'950'000;
+  const std::string text = print(p, "predict", "text");
+  EXPECT_THAT(text, HasSubstr("input MB"));
+  EXPECT_THAT(text, HasSubstr("12,345,680.0"));  // and 1,048,576 B of w2
+}
+
+TEST(ByteFormula, AFormulaThatDoesNotGiveTheBytesIsOurFault) {
+  Program p = tensor_parallel_program();
+  Event e = p.stages[0].forward.items[0].event;
+  e.volume.wire_bytes += 1;
+  EXPECT_THROW(byte_lines(p, e), Fault);
+}
+
+TEST(ByteFormula, EveryCollectiveHasOneThatGivesItsBytes) {
+  const Program p = tensor_parallel_program();
+  for (const CollectiveDef& def : collectives()) {
+    Event e = p.stages[0].forward.items[0].event;
+    e.op = def.op;
+    e.volume = volume(def.op, 1001, 4, 2);
+    EXPECT_EQ(byte_lines(p, e).size(), 3u) << def.name;
+  }
+}
+
+TEST(Table, AlignsAndLeavesOutEmptyColumns) {
+  Table table({{"a"}, {"empty"}, {"number", Column::Kind::right}});
+  table.row({"x", "", "1"});
+  table.row({"longer", "", "12"});
+  std::ostringstream out;
+  table.print(out);
+  EXPECT_EQ(out.str(), "  a       number\n  x            1\n  longer      12\n");
+}
+
+TEST(Table, GivesUpTheMiddleOfLongNamesBeforeNumbers) {
+  Table table({{"name", Column::Kind::flexible}, {"n", Column::Kind::right}});
+  table.row({std::string(80, 'a') + std::string(80, 'b'), "1,000"});
+  std::ostringstream out;
+  table.print(out, 2, 30);
+  EXPECT_EQ(out.str(), "  name                       n\n  aaaaaaaaaa...bbbbbbbbb 1,000\n");
+}
+
+TEST(Table, WrapsTextInTheLastColumn) {
+  Table table({{"id"}, {"because", Column::Kind::wrapped}});
+  table.row({"p0", "nothing upstream of this value requires grad"});
+  std::ostringstream out;
+  table.print(out, 2, 32);
+  EXPECT_EQ(out.str(), "  id because\n  p0 nothing upstream of this\n     value requires grad\n");
+}
+
+TEST(Words, RangesOfNumbers) {
+  EXPECT_EQ(ranges({0, 1, 2, 5, 7, 8}), "0-2, 5, 7-8");
+  EXPECT_EQ(ranges({0, 1, 2}, 3), "all");
+  EXPECT_EQ(ranges({0}, 1), "0");
+}
+
+TEST(Words, SharedAxesBelongToBothFactorisations) {
+  const Mesh mesh({{"pp", 2, AxisKind::pipeline, {}},
+                   {"dp", 4, AxisKind::data, {}},
+                   {"tp", 2, AxisKind::model, {}}},
+                  {{"pp", 2, AxisKind::pipeline, {}},
+                   {"edp", 2, AxisKind::data, {}},
+                   {"ep", 4, AxisKind::data, {}}});
+  std::vector<std::string> names;
+  for (const Axis& axis : expert_axes(mesh)) names.push_back(axis.name);
+  EXPECT_THAT(names, ElementsAre("pp", "edp", "ep"));
+}
+
+}  // namespace
+}  // namespace s2t
