@@ -247,6 +247,7 @@ class Assembler {
       return;
     }
     const PipelinePlan plan = plan_of(!trains);
+    program_.batched_p2p = plan.batching == Batching::batched;
     const RankedActions ranks = build_schedule(plan);
     for (const ActionRef& at : global_order(plan, ranks)) {
       const Action& a = ranks[static_cast<size_t>(at.rank)][static_cast<size_t>(at.index)];
