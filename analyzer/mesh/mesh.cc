@@ -37,14 +37,23 @@ std::set<int64_t> all_bounds(const std::vector<AxisShape>& dense,
   return bounds;
 }
 
-const AxisShape* axis_at(const std::vector<AxisShape>& shapes, int64_t stride) {
+// The axis (or part) that ends at one of two strides, of which its factorisation has one.
+struct End {
+  AxisShape axis;
+  int64_t stride;
+};
+End end_of_axis(const std::vector<AxisShape>& shapes, int64_t a, int64_t b) {
   int64_t end = product(shapes);
   for (const AxisShape& s : shapes) {
-    const int64_t begin = end / s.size;
-    if (stride >= begin && stride < end) return &s;
-    end = begin;
+    if (end == a || end == b) return {s, end};
+    int64_t inside = end;
+    for (const AxisShape& part : s.parts) {
+      if (inside == a || inside == b) return {part, inside};
+      inside /= part.size;
+    }
+    end /= s.size;
   }
-  return nullptr;
+  return {{}, end};
 }
 
 }  // namespace
@@ -57,13 +66,11 @@ std::optional<std::string> Mesh::conflict(const std::vector<AxisShape>& dense,
   int64_t previous = 1;
   for (const int64_t bound : all_bounds(dense, expert)) {
     if (bound % previous != 0) {
-      const AxisShape* d = axis_at(dense, previous);
-      const AxisShape* e = axis_at(expert, previous);
+      const End d = end_of_axis(dense, previous, bound), e = end_of_axis(expert, previous, bound);
       return fmt::format(
           "axis \"{}\" (size {}) and expert axis \"{}\" (size {}) do not nest: one ends at rank "
-          "stride "
-          "{}, the other at {}, and neither divides the other",
-          d ? d->name : "", d ? d->size : 0, e ? e->name : "", e ? e->size : 0, previous, bound);
+          "stride {}, the other at {}, and neither divides the other",
+          d.axis.name, d.axis.size, e.axis.name, e.axis.size, d.stride, e.stride);
     }
     previous = bound;
   }

@@ -31,14 +31,22 @@ class RuleParser {
     TensorPattern t;
     t.name = word("a tensor name");
     if (ok_ && !take("[")) fail("'['");
-    while (ok_ && !take("]")) t.dims.push_back(dim());
+    size_t stars = 0;
+    while (ok_ && !take("]")) {
+      t.dims.push_back(dim());
+      stars += t.dims.back().size() == 1 && t.dims.back()[0].name == "*";
+      if (stars > 1) fail("one '*' per tensor");
+    }
     return t;
   }
 
   std::vector<FactorName> dim() {
     if (!take("(")) return {factor()};
     std::vector<FactorName> factors;
-    while (ok_ && !take(")")) factors.push_back(factor());
+    while (ok_ && !take(")")) {
+      if (at("*")) fail("a factor or ')'; '*' stands for dims of its own");
+      factors.push_back(factor());
+    }
     return factors;
   }
 
@@ -119,7 +127,7 @@ class Binder {
     for (const TensorPattern& t : operands_) bound_.operands.push_back(number(t));
     for (const TensorPattern& t : results_) bound_.results.push_back(number(t));
     for (const auto& [name, size] : sizes)
-      if (const auto f = bound_.find(name)) bound_.factors[f->at()].size = size;
+      if (!give(name, size)) return std::nullopt;
     for (size_t round = 0; round <= bound_.factors.size(); ++round)
       if (!solve_round()) return std::nullopt;
     for (const Factor& f : bound_.factors)
@@ -130,10 +138,22 @@ class Binder {
         return std::nullopt;
       }
     mark_results();
+    if (!results_fit()) return std::nullopt;
     return std::move(bound_);
   }
 
  private:
+  bool give(const std::string& name, int64_t size) {
+    const auto f = bound_.find(name);
+    if (!f)
+      error_ = fmt::format("\"sizes\" names factor \"{}\", which the rule lacks", name);
+    else if (size < 1)
+      error_ = fmt::format("\"sizes\" gives factor \"{}\" size {}; at least 1, please", name, size);
+    else
+      bound_.factors[f->at()].size = size;
+    return error_.empty();
+  }
+
   bool expand_stars() {
     if (shapes_.size() != rule_.operands.size()) {
       error_ = fmt::format("{} operands given, the rule takes {}", shapes_.size(),
@@ -212,8 +232,8 @@ class Binder {
       if (factor.size == 0 && unknown) return true;  // two unknowns: a later round may help
       if (factor.size == 0)
         unknown = &factor;
-      else
-        known *= factor.size;
+      else if (__builtin_mul_overflow(known, factor.size, &known))
+        return too_large(rule_.operands[operand].name);
     }
     if (unknown && size % known == 0) {
       unknown->size = size / known;
@@ -223,6 +243,23 @@ class Binder {
     error_ = fmt::format("dim {} of operand {} has size {}, but {} says {}", d,
                          rule_.operands[operand].name, size, dim_text(operand, d),
                          unknown ? fmt::format("a multiple of {}", known) : std::to_string(known));
+    return false;
+  }
+
+  // A result may combine factors of several operands into one dim.
+  bool results_fit() {
+    for (size_t i = 0; i < bound_.results.size(); ++i)
+      for (const auto& dim : bound_.results[i]) {
+        int64_t size = 1;
+        for (const FactorIndex f : dim)
+          if (__builtin_mul_overflow(size, bound_.factors[f.at()].size, &size))
+            return too_large(rule_.results[i].name);
+      }
+    return true;
+  }
+
+  bool too_large(const std::string& tensor) {
+    error_ = fmt::format("a dim of {} exceeds 64 bits", tensor);
     return false;
   }
 

@@ -170,8 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{
             kTp,
             R"json({"name": "tp", "size": 3}], "expert_axes": [{"name": "e", "size": 3}, {"name": "f", "size": 2}])json",
-            "/mesh/expert_axes: axis \"tp\" (size 3) and expert axis \"e\" (size 3) do not nest: "
-            "one ends at rank stride 2, the other at 3, and neither divides the other; expected "
+            "/mesh/expert_axes: axis \"tp\" (size 3) and expert axis \"f\" (size 2) do not nest: "
+            "one ends at rank stride 3, the other at 2, and neither divides the other; expected "
             "two factorisations of the same ranks that nest. [mesh-conflict]"},
         Mistake{
             kTp,
