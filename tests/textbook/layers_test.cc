@@ -45,6 +45,28 @@ TEST(TransformerLayer, DTensorKeepsWhatItGathered) {
                     {"backward reduce_scatter", 2}}));
 }
 
+// Bus bytes of the backward: 1.5 times the forward's where Megatron gathers again, else equal.
+TEST(TransformerLayer, BackwardWireBytesFollowTheConvention) {
+  for (const auto& [name, ratio] :
+       {std::pair{"layer_tp", 1.0}, {"layer_megatron_sp", 1.5}, {"layer_dtensor_sp", 1.0}}) {
+    double forward = 0, backward = 0;
+    for (const Event& e : events_of(analyze_model(name), r0)) {
+      if (e.phase == Phase::forward) forward += static_cast<double>(e.volume.wire_bytes);
+      if (e.phase == Phase::backward) backward += static_cast<double>(e.volume.wire_bytes);
+    }
+    EXPECT_DOUBLE_EQ(backward / forward, ratio) << name;
+  }
+}
+
+// Each rank saw a part of the sequence, so the norms' gradients are partial: one coalesced call.
+TEST(TransformerLayer, NormGradientsAreSummedUnderSequenceParallelism) {
+  const Program p = analyze_model("layer_megatron_sp");
+  ASSERT_EQ(p.after.size(), 1u);
+  EXPECT_EQ(p.causes[p.after[0].cause].kind, CauseKind::model_sync);
+  EXPECT_EQ(p.after[0].members.size(), 4u);
+  EXPECT_THAT(analyze_model("layer_tp").after, IsEmpty());
+}
+
 int backward_reductions(const std::string& model) {
   return activations(analyze_model(model))["backward all_reduce"];
 }
