@@ -6,14 +6,17 @@
 
 #include "runtime/comm/host_threads.h"
 #include "runtime/comm/mpi_processes.h"
+#include "runtime/comm/nccl_processes.h"
 
 namespace s2t {
 namespace {
 
-constexpr std::array<Backend, 2> kBackends{{
+constexpr std::array<Backend, 3> kBackends{{
     {"host", "ranks are threads of one process; needs nothing", probe_host_threads,
      run_host_threads},
     {"mpi", "a process per rank over MPI; started by us or under mpirun", probe_mpi, run_mpi},
+    {"nccl", "a process per rank on GPUs; started by us, mpirun, torchrun or srun", probe_nccl,
+     run_nccl},
 }};
 
 std::atomic<bool> cancelled{false};

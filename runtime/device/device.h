@@ -65,6 +65,9 @@ class Device {
 
   virtual void synchronize() = 0;                   // wait for everything issued
   virtual void* stream() const { return nullptr; }  // native handle, null on the host
+
+  // What only this device's module has, by name ("kernels": its op kernels' table); else null.
+  virtual const void* extension(std::string_view) const { return nullptr; }
 };
 
 // Device memory with one owner.

@@ -232,6 +232,8 @@ TEST_P(Faults, CtrlCStopsTheRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Mpi, Conformance, testing::Values("mpi"));
 INSTANTIATE_TEST_SUITE_P(Mpi, Faults, testing::Values("mpi"));
+INSTANTIATE_TEST_SUITE_P(Nccl, Conformance, testing::Values("nccl"));
+INSTANTIATE_TEST_SUITE_P(Nccl, Faults, testing::Values("nccl"));
 
 }  // namespace
 }  // namespace s2t
