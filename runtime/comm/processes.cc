@@ -111,11 +111,23 @@ std::string fresh_token() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
+using Tell = std::function<void(const std::vector<size_t>& ended)>;
+
+void stop(Judge& judge, Children& children, const Tell& tell) {
+  if (!judge.failed())
+    judge.fail({CommReason::timeout, "a rank's process did not end after its work was done"});
+  children.signal(SIGTERM);  // mpirun ends its ranks and removes its files
+  for (const auto limit = Clock::now() + kToStop; !children.all_ended() && Clock::now() < limit;)
+    tell(children.watch(kGlance));
+  children.signal(SIGKILL);
+  while (!children.all_ended()) tell(children.watch(kGlance));
+}
+
 // Tells the judge what the children and the user do, until every rank has come to an end.
 void watch(Judge& judge, Children& children, const ProcessBackend& backend, int size) {
   const auto start = Clock::now();
   std::optional<Clock::time_point> end;
-  const auto tell = [&](const std::vector<size_t>& ended) {
+  const Tell tell = [&](const std::vector<size_t>& ended) {
     for (int r = 0; r < size; ++r)
       for (const size_t child : ended)
         if (backend.child_of(Rank(r)) == child) judge.ended(Rank(r), children.how_ended(child));
@@ -129,14 +141,18 @@ void watch(Judge& judge, Children& children, const ProcessBackend& backend, int 
     if (!end && judge.over()) end = Clock::now() + kToLeave;
     if (end && Clock::now() > *end) break;
   }
-  if (children.all_ended()) return;
-  if (!judge.failed())
-    judge.fail({CommReason::timeout, "a rank's process did not end after its work was done"});
-  children.signal(SIGTERM);  // mpirun ends its ranks and removes its files
-  for (const auto limit = Clock::now() + kToStop; !children.all_ended() && Clock::now() < limit;)
-    tell(children.watch(kGlance));
-  children.signal(SIGKILL);
-  while (!children.all_ended()) tell(children.watch(kGlance));
+  if (!children.all_ended()) stop(judge, children, tell);
+  // The judge hears of the last ends a moment later than we do.
+  for (const auto limit = Clock::now() + kToStop; !judge.over() && Clock::now() < limit;)
+    std::this_thread::sleep_for(kGlance);
+}
+
+RunResult not_started(const RunOptions& options, const CommError& error) {
+  RunResult result;
+  result.results.resize(static_cast<size_t>(options.world_size));
+  result.failures.push_back({Rank(0), error.reason(), error.what()});
+  result.cause = std::make_exception_ptr(error);
+  return result;
 }
 
 // As the process that starts the ranks.
@@ -162,8 +178,13 @@ std::string this_program() {
 
 RunResult run_processes(const ProcessBackend& backend, const RunOptions& options,
                         const RankBody& body) {
-  const auto self = started_as(options.timeout);
-  if (!self) return run_as_launcher(backend, options);
+  std::optional<StartedAs> self;
+  try {
+    self = started_as(options.timeout);
+    if (!self) return run_as_launcher(backend, options);
+  } catch (const CommError& e) {  // nothing could be started
+    return not_started(options, e);
+  }
   if (self->place.size != options.world_size)
     throw UserError("<ranks>",
                     {{"", fmt::format("{} started {} ranks", self->by, self->place.size),
