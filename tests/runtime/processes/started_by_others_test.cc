@@ -63,6 +63,8 @@ class StartedByOthers : public testing::TestWithParam<std::string> {
 TEST_P(StartedByOthers, UnderMpirunTheRanksMeet) {
   if (is_rank()) return be_a_rank();
   ASSERT_TRUE(usable());
+  const Probe mpi = find_backend("mpi")->probe();
+  if (!mpi.usable) GTEST_SKIP() << "mpi: " << mpi.why;
   Command c;
   c.arguments = {"mpirun",
                  "--allow-run-as-root",
