@@ -8,8 +8,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kGlance = 50ms;  // how often a wait looks up for what cannot wake it
-constexpr auto kGrace = 1s;     // for the others to hear of a failure before a rank may leave
+constexpr auto kGlance = 50ms;     // how often a wait looks up for what cannot wake it
+constexpr auto kGrace = 1s;        // for the others to hear of a failure before a rank may leave
+constexpr auto kObituary = 500ms;  // for the launcher to say how a process ended
 
 Annotation get_annotation(Packet& packet) {
   Annotation annotation;
@@ -226,7 +227,7 @@ void Judge::gone(Rank rank) {
     std::unique_lock lock(mutex_);
     Seat& seat = seats_[rank.at()];
     if (seat.state != State::joined) return;
-    changed_.wait_for(lock, kGrace / 2, [&] { return closing_ || seat.how_ended.has_value(); });
+    changed_.wait_for(lock, kObituary, [&] { return closing_ || seat.how_ended.has_value(); });
     how = seat.how_ended.value_or("");
   }
   const auto dead = meet_.dead();

@@ -115,7 +115,7 @@ TEST_P(Conformance, TheDefaultsBuiltOnMessages) {
 
 TEST_P(Conformance, CountsBeyondOneCallAreCutIntoPieces) {
   RunOptions options = options_for(3);
-  options.environment["S2T_MPI_MAX_COUNT"] = "20";  // other backends know no such limit
+  options.environment["S2T_MPI_MAX_COUNT"] = "2000";  // other backends know no such limit
   const RunResult result = run(options, [](World& world) -> std::string {
     if (std::getenv("S2T_MPI_MAX_COUNT") == nullptr) return "the environment was not passed on";
     return conformance::run_all(world);
