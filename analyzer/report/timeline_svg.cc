@@ -22,7 +22,8 @@ constexpr size_t kLongestName = 24;
 constexpr std::string_view kStyle =
     "<style>"
     ".s2t-timeline{font:11px ui-monospace,Menlo,Consolas,monospace}"
-    ".s2t-timeline .t{fill:#333}.s2t-timeline .rule{stroke:#8888}"
+    // Grey for renderers that know no media queries: legible on white and on black.
+    ".s2t-timeline .t{fill:#808080}.s2t-timeline .rule{stroke:#8888}"
     ".s2t-timeline .F{fill:#9ecae1}.s2t-timeline .B{fill:#fdd0a2}"
     ".s2t-timeline .F.odd{fill:#6baed6}.s2t-timeline .B.odd{fill:#fdae6b}"
     ".s2t-timeline .F,.s2t-timeline .B{stroke:#333;stroke-width:.5}"
@@ -31,6 +32,7 @@ constexpr std::string_view kStyle =
     ".s2t-timeline .steady{stroke:#31a354;stroke-width:3}"
     ".s2t-timeline .warm-up,.s2t-timeline .drain{stroke:#888;stroke-width:1.5}"
     ".s2t-timeline .drain{stroke-dasharray:4 3}"
+    "@media(prefers-color-scheme:light){.s2t-timeline .t{fill:#333}}"
     "@media(prefers-color-scheme:dark){.s2t-timeline .t{fill:#ddd}"
     ".s2t-timeline .F,.s2t-timeline .B{stroke:#ddd}}"
     "</style>";
