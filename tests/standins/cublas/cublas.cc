@@ -24,7 +24,7 @@ namespace {
 struct Product {
   bool transpose_a, transpose_b;
   int m, n, k, batch;
-  float alpha, beta;
+  double alpha, beta;  // exact also for float scalars
   const char* a;
   const char* b;
   char* c;
@@ -35,6 +35,8 @@ struct Product {
 
 size_t size_of(cudaDataType type) {
   switch (type) {
+    case CUDA_R_64F:
+      return 8;
     case CUDA_R_32F:
       return 4;
     case CUDA_R_16F:
@@ -52,64 +54,74 @@ T read_as(const char* base, long index) {
   return value;
 }
 
-float load(const char* base, cudaDataType type, long index) {
+// Loaded and stored through the compute type C: float, or double for float64.
+template <class C>
+C load(const char* base, cudaDataType type, long index) {
   switch (type) {
     case CUDA_R_16F:
       return widen(read_as<Half>(base, index));
     case CUDA_R_16BF:
       return widen(read_as<BFloat16>(base, index));
-    default:
+    case CUDA_R_32F:
       return read_as<float>(base, index);
+    default:
+      return static_cast<C>(read_as<double>(base, index));
   }
 }
 
-template <class T>
-void write_as(char* base, long index, float value) {
+template <class T, class V>
+void write_as(char* base, long index, V value) {
   T narrowed;
-  narrow(value, &narrowed);
+  narrow(static_cast<compute_t<T>>(value), &narrowed);
   std::memcpy(base + index * static_cast<long>(sizeof(T)), &narrowed, sizeof(T));
 }
 
-void store(char* base, cudaDataType type, long index, float value) {
+template <class C>
+void store(char* base, cudaDataType type, long index, C value) {
   switch (type) {
     case CUDA_R_16F:
       return write_as<Half>(base, index, value);
     case CUDA_R_16BF:
       return write_as<BFloat16>(base, index, value);
-    default:
+    case CUDA_R_32F:
       return write_as<float>(base, index, value);
+    default:
+      return write_as<double>(base, index, value);
   }
 }
 
-// rows x columns of op(x), as floats, row-major.
-std::vector<float> unpack(const char* base, cudaDataType type, bool transposed, int rows,
-                          int columns, long ld) {
-  std::vector<float> result(size_t(rows) * columns);
+// rows x columns of op(x), row-major.
+template <class C>
+std::vector<C> unpack(const char* base, cudaDataType type, bool transposed, int rows, int columns,
+                      long ld) {
+  std::vector<C> result(size_t(rows) * columns);
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < columns; ++c) {
-      result[size_t(r) * columns + c] = load(base, type, transposed ? c + r * ld : r + c * ld);
+      result[size_t(r) * columns + c] = load<C>(base, type, transposed ? c + r * ld : r + c * ld);
     }
   }
   return result;
 }
 
+template <class C>
 void multiply_one(const Product& p, int index) {
   const char* a = p.a + index * p.stride_a * static_cast<long>(size_of(p.a_type));
   const char* b = p.b + index * p.stride_b * static_cast<long>(size_of(p.b_type));
   char* c = p.c + index * p.stride_c * static_cast<long>(size_of(p.c_type));
-  const auto left = unpack(a, p.a_type, p.transpose_a, p.m, p.k, p.lda);
-  const auto right = unpack(b, p.b_type, p.transpose_b, p.k, p.n, p.ldb);
-  std::vector<float> row(static_cast<size_t>(p.n));
+  const auto left = unpack<C>(a, p.a_type, p.transpose_a, p.m, p.k, p.lda);
+  const auto right = unpack<C>(b, p.b_type, p.transpose_b, p.k, p.n, p.ldb);
+  const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
+  std::vector<C> row(static_cast<size_t>(p.n));
   for (int i = 0; i < p.m; ++i) {
-    std::fill(row.begin(), row.end(), 0.0f);
+    std::fill(row.begin(), row.end(), C{0});
     for (int t = 0; t < p.k; ++t) {
-      const float factor = left[size_t(i) * p.k + t];
+      const C factor = left[size_t(i) * p.k + t];
       for (int j = 0; j < p.n; ++j) row[j] += factor * right[size_t(t) * p.n + j];
     }
     for (int j = 0; j < p.n; ++j) {
       const long at = i + j * p.ldc;
-      const float old = p.beta == 0 ? 0 : p.beta * load(c, p.c_type, at);  // 0 never reads c
-      store(c, p.c_type, at, p.alpha * row[j] + old);
+      const C old = beta == 0 ? C{0} : beta * load<C>(c, p.c_type, at);  // 0 never reads c
+      store<C>(c, p.c_type, at, alpha * row[j] + old);
     }
   }
 }
@@ -142,7 +154,8 @@ cublasStatus_t check(const Product& p) {
 
 void multiply(void* data) {
   auto* p = static_cast<Product*>(data);
-  for (int i = 0; i < p->batch; ++i) multiply_one(*p, i);
+  const auto one = p->a_type == CUDA_R_64F ? multiply_one<double> : multiply_one<float>;
+  for (int i = 0; i < p->batch; ++i) one(*p, i);
   delete p;
 }
 
@@ -231,15 +244,22 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           long long stride_c, int batch,
                                           cublasComputeType_t compute, cublasGemmAlgo_t) {
   const bool f32 = compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_PEDANTIC;
-  if (!f32) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool f64 = compute == CUBLAS_COMPUTE_64F || compute == CUBLAS_COMPUTE_64F_PEDANTIC;
+  const bool wide = a_type == CUDA_R_64F && c_type == CUDA_R_64F;
+  const bool narrow_types = a_type != CUDA_R_64F && c_type != CUDA_R_64F;
+  if (!(f32 && narrow_types) && !(f64 && wide)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // The scalars have the compute type.
+  const auto scalar = [f64](const void* x) {
+    return f64 ? *static_cast<const double*>(x) : *static_cast<const float*>(x);
+  };
   return enqueue(handle, {op_a != CUBLAS_OP_N,
                           op_b != CUBLAS_OP_N,
                           m,
                           n,
                           k,
                           batch,
-                          *static_cast<const float*>(alpha),
-                          *static_cast<const float*>(beta),
+                          scalar(alpha),
+                          scalar(beta),
                           static_cast<const char*>(a),
                           static_cast<const char*>(b),
                           static_cast<char*>(c),

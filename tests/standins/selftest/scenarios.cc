@@ -76,7 +76,7 @@ void streams(Rank& me) {
   CUDA(cudaStreamDestroy(compute));
 }
 
-// 16-bit products, transposed and batched: c[i,j] = sum_k a[k,i] b[k,j], exact in bf16.
+// 16-bit products, transposed and batched: c[i,j] = sum_k a[k,i] b[k,j], exact in bf16. And f64.
 void products(Rank& me) {
   cublasHandle_t blas;
   REQUIRE(cublasCreate(&blas) == CUBLAS_STATUS_SUCCESS);
@@ -104,6 +104,16 @@ void products(Rank& me) {
                          b.data(), types[t], 3, &zero, wide.data(), CUDA_R_32F, 2,
                          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_INVALID_VALUE);
   }
+  // float64: c = 2 a b + c, in which a float would lose the last digits.
+  Array<double> a({1e9 + 0.25, 1}), b({1, 1e9}), c(std::vector<double>{0.5});
+  const double two = 2, keep = 1;
+  REQUIRE(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 2, &two, a.data(), CUDA_R_64F, 1,
+                       b.data(), CUDA_R_64F, 2, &keep, c.data(), CUDA_R_64F, 1, CUBLAS_COMPUTE_64F,
+                       CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS);
+  REQUIRE(c.read(me.stream)[0] == 4e9 + 1);
+  REQUIRE(cublasGemmEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 2, &two, a.data(), CUDA_R_64F, 1,
+                       b.data(), CUDA_R_64F, 2, &keep, c.data(), CUDA_R_64F, 1, CUBLAS_COMPUTE_32F,
+                       CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_NOT_SUPPORTED);
   REQUIRE(cublasDestroy(blas) == CUBLAS_STATUS_SUCCESS);
 }
 
