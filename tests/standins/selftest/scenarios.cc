@@ -73,6 +73,7 @@ void streams(Rank& me) {
   REQUIRE(elapsed >= 0);
   REQUIRE(cublasDestroy(blas) == CUBLAS_STATUS_SUCCESS);
   CUDA(cudaStreamSynchronize(compute));
+  for (const cudaEvent_t event : {ready, done}) CUDA(cudaEventDestroy(event));
   CUDA(cudaStreamDestroy(compute));
 }
 
