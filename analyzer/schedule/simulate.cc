@@ -242,6 +242,8 @@ static_assert(static_cast<int>(SpanKind::recv_gradient) ==
 }  // namespace
 
 Timeline simulate(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs) {
+  for (const double cost : {costs.forward, costs.backward, costs.p2p})
+    if (!(cost >= 0 && cost <= kMostCost)) throw Fault("pipeline cost out of range");
   const Pairing pairing = pair_or_fault(ranks);
   const Spans spans = Simulation(plan, ranks, pairing, costs).run();
   const auto flows = flow_ids(ranks, pairing);

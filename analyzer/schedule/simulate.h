@@ -26,7 +26,9 @@ struct Costs {
   bool operator==(const Costs&) const = default;
 };
 
-// Throws Fault if the lists do not pass `check_schedule`.
+inline constexpr double kMostCost = 1e9;  // each cost lies between 0 and this
+
+// Throws Fault if the lists do not pass `check_schedule` or a cost is out of range.
 Timeline simulate(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs = {});
 Timeline simulate(const PipelinePlan& plan, const Costs& costs = {});
 

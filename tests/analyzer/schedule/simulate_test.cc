@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "analyzer/base/diagnostics.h"
@@ -155,6 +156,12 @@ TEST(Simulate, BrokenListsAreOurFault) {
   RankedActions ranks = build_schedule(plan("1f1b", 2, 2));
   ranks[1].pop_back();
   EXPECT_THROW(simulate(plan("1f1b", 2, 2), ranks), Fault);
+}
+
+TEST(Simulate, CostsOutOfRangeAreOurFault) {
+  for (const double bad : {-1.0, 2 * kMostCost, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_THROW(simulate(plan("1f1b", 2, 2), Costs{1, bad, 0, "ms"}), Fault);
+  EXPECT_DOUBLE_EQ(simulate(plan("1f1b", 2, 2), Costs{0, 0, 0, "ms"}).bubble_share(), 0);
 }
 
 void expect_topological(const PipelinePlan& p) {
