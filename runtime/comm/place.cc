@@ -22,8 +22,8 @@ constexpr Launcher kLaunchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", nullptr},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
-     "MASTER_ADDR"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
+     "LOCAL_RANK"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
      "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
 
@@ -34,7 +34,7 @@ std::string text(const char* name) {
 
 int number(const char* name, int otherwise) {
   const std::string value = text(name);
-  return value.empty() ? otherwise : std::atoi(value.c_str());
+  return value.empty() ? otherwise : std::atoi(value.c_str());  // of "8(x2)" the 8
 }
 
 constexpr int kFirstPort = 20'000, kPorts = 10'000;

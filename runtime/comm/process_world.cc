@@ -63,6 +63,8 @@ std::unique_ptr<Communicator> ProcessWorld::create_group(const std::string& name
   const auto me = std::find(ranks.begin(), ranks.end(), place_.rank);
   if (me == ranks.end()) return nullptr;
   group.position = static_cast<int>(me - ranks.begin());
+  // MPI and NCCL wait for all members without limit; here a missing one is named in time.
+  link_.collective(group, {annotation_.phase, "creating the group"}, Call{});
   auto channel = transport_.open(group);
   return std::make_unique<ProcessCommunicator>(std::move(group), *this, link_, std::move(channel));
 }

@@ -207,6 +207,17 @@ TEST_P(Faults, GroupsInAnotherOrderAreFoundWithoutWaiting) {
                   AllOf(HasSubstr("no rank can go on"), HasSubstr("\"tp\""), HasSubstr("\"dp\"")));
 }
 
+TEST_P(Faults, AMemberThatDoesNotComeToAGroupIsNamed) {
+  const RunResult result = run(options_for(2, 1s), [](World& world) {
+    if (world.rank() == Rank(1)) std::this_thread::sleep_for(120s);
+    world.create_group("late", ranks_of_world(world));
+    return std::string();
+  });
+  if (!result.reports) return;
+  expect_all_stop(result, 2, CommReason::timeout,
+                  AllOf(HasSubstr("creating the group"), HasSubstr("rank 1 is missing")));
+}
+
 TEST_P(Faults, AProcessThatNeverJoinsIsNamed) {
   RunOptions options = options_for(2);
   options.arguments = {"--gtest_filter=NoSuchTest", "--gtest_color=no"};

@@ -155,6 +155,21 @@ TEST(Place, ABatchScriptOfSlurmIsNoRank) {
   EXPECT_FALSE(started_as(1s).has_value());
 }
 
+TEST(Place, SrunSaysHowManyRanksAMachineHas) {
+  const WithEnvironment slurm({{"SLURM_PROCID", "9"},
+                               {"SLURM_NTASKS", "16"},
+                               {"SLURM_LOCALID", "1"},
+                               {"SLURM_STEP_ID", "0"},
+                               {"SLURM_STEP_TASKS_PER_NODE", "8(x2)"},
+                               {"MASTER_ADDR", "node1"},
+                               {"MASTER_PORT", "5000"}});
+  const auto self = started_as(1s);
+  ASSERT_TRUE(self.has_value());
+  EXPECT_EQ(self->by, "srun");
+  EXPECT_EQ(self->place.rank, Rank(9));
+  EXPECT_EQ(self->place.local_size, 8);
+}
+
 TEST(Place, RanksOnSeveralMachinesNeedAPlaceToMeet) {
   const WithEnvironment mpirun({{"OMPI_COMM_WORLD_RANK", "3"},
                                 {"OMPI_COMM_WORLD_SIZE", "8"},
