@@ -45,8 +45,18 @@ class HostRun {
   }
 
   template <class T>
-  std::vector<T> zeros(int64_t n) {
-    return std::vector<T>(static_cast<size_t>(n));
+  using Array = std::vector<T>;
+  template <class T>
+  Array<T> zeros(int64_t n) {
+    return Array<T>(static_cast<size_t>(n));
+  }
+  template <class T>
+  Array<T> upload(std::vector<T> elements) {
+    return elements;
+  }
+  template <class T>
+  std::vector<T> download(const T* data, int64_t n) {
+    return std::vector<T>(data, data + n);
   }
 };
 

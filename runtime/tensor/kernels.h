@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analyzer/ops/op.h"
+#include "runtime/device/device.h"
 #include "runtime/tensor/op_view.h"
 #include "runtime/tensor/tensor.h"
 
@@ -36,6 +37,17 @@ std::vector<std::optional<Tensor>> backward(const OpCall& call, std::span<const 
                                             std::span<const Tensor> outputs,
                                             std::span<const std::optional<Tensor>> output_gradients,
                                             const std::vector<bool>& wanted);
+
+// The same two on whatever a rank computes on. Tensors stay in host memory; a GPU's kernels copy
+// them there and back, so what is proved is the arithmetic, not its speed.
+struct Kernels {
+  std::vector<Tensor> (*forward)(Device&, const OpCall&, std::span<const Tensor> inputs);
+  std::vector<std::optional<Tensor>> (*backward)(
+      Device&, const OpCall&, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+      std::span<const std::optional<Tensor>> output_gradients, const std::vector<bool>& wanted);
+};
+// The device's own kernels, or the host's where it has none.
+const Kernels& kernels_of(const Device& device);
 
 // Ops that have a host kernel; a test compares this with the op table.
 std::vector<std::string> kernel_names();
