@@ -74,10 +74,11 @@ std::vector<Tensor> forward_on_gpu(Device& device, const OpCall& call,
   return forward_on(run, call, inputs);
 }
 
-std::vector<std::optional<Tensor>> backward_on_gpu(
-    Device& device, const OpCall& call, std::span<const Tensor> inputs,
-    std::span<const Tensor> outputs, std::span<const std::optional<Tensor>> gradients,
-    const std::vector<bool>& wanted) {
+std::vector<std::optional<Tensor>> backward_on_gpu(Device& device, const OpCall& call,
+                                                   std::span<const Tensor> inputs,
+                                                   std::span<const Tensor> outputs,
+                                                   std::span<const std::optional<Tensor>> gradients,
+                                                   const std::vector<bool>& wanted) {
   CudaRun run(device);
   return backward_on(run, call, inputs, outputs, gradients, wanted);
 }
