@@ -88,6 +88,6 @@ constexpr Kernels kCudaKernels{forward_on_gpu, backward_on_gpu};
 }  // namespace
 }  // namespace s2t
 
-extern "C" const void* s2t_cuda_kernels() {
+extern "C" __attribute__((visibility("hidden"))) const void* s2t_cuda_kernels() {
   return &s2t::kCudaKernels;
 }
