@@ -86,19 +86,18 @@ class Lister {
 
   Event stamped(const Segment::Item& item, const StepAction& action, int64_t repeat) const {
     Event event = item.event;
-    place(event, action, repeat);
+    complete(event, action, repeat);
     const bool sync = event.phase == Phase::grad_sync || event.phase == Phase::step;
     if (sync && item.when != Segment::When::every) event.microbatch.reset();
     return event;
   }
 
-  void place(Event& event, const StepAction& action, int64_t repeat) const {
+  void complete(Event& event, const StepAction& action, int64_t repeat) const {
     event.repeat = repeat;
     if (action.microbatch >= 0) event.microbatch = action.microbatch;
-    if (!pipeline_) return;
-    event.stage = action.pipeline_rank;
-    event.chunk = action.stage / program_.pipeline_ranks;
-    restrict(event.ranks, action.pipeline_rank);
+    event.stage = action.stage;
+    place(program_, event);
+    if (pipeline_) restrict(event.ranks, action.pipeline_rank);
   }
 
   void restrict(RankSet& ranks, int64_t coordinate) const {
@@ -110,7 +109,7 @@ class Lister {
   void messages(const StepAction& action, int64_t repeat) {
     for (const Event& message : border(stage(action.stage), action.kind)) {
       Event event = message;
-      place(event, action, repeat);
+      complete(event, action, repeat);
       event.peer_offset = action.peer - action.pipeline_rank;
       const int64_t launch = program_.batched_p2p ? action.batch : launches_--;
       if (program_.mesh.world() <= kExplicitRanks)
@@ -156,7 +155,10 @@ class Lister {
 
   void after() {
     Calls calls;
-    for (const Event& event : program_.after) emit(event, calls);
+    for (Event event : program_.after) {
+      place(program_, event);
+      emit(std::move(event), calls);
+    }
   }
 
   void emit(Event event, Calls& calls) {
@@ -201,6 +203,14 @@ std::vector<Event> events_of(const Program& program, Rank rank) {
     if (contains(e.ranks, program.mesh, rank)) events.push_back(e);
   });
   return events;
+}
+
+void place(const Program& program, Event& event) {
+  event.chunk.reset();
+  if (program.pipeline_axis.empty()) event.stage.reset();
+  if (!event.stage) return;
+  event.chunk = *event.stage / program.pipeline_ranks;
+  event.stage = *event.stage % program.pipeline_ranks;
 }
 
 std::vector<Rank> ranks_of(const Program& program, const Event& event) {

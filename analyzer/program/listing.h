@@ -29,6 +29,10 @@ std::vector<Event> events_of(const Program& program, Rank rank);
 // ids are of this shorter listing. Cost does not grow with the microbatches.
 void for_each_summary_event(const Program& program, const EventVisitor& visit);
 
+// In a program an event's `stage` is that of the model; here it becomes the rank's pipeline
+// coordinate and `chunk`, both absent without a pipeline. What the visitors get is placed already.
+void place(const Program& program, Event& event);
+
 // Ranks that issue an event, ascending. Cost grows with the world: for explicit listings only.
 std::vector<Rank> ranks_of(const Program& program, const Event& event);
 

@@ -9,8 +9,7 @@
 namespace s2t {
 namespace {
 
-// One event as often as one rank issues it. `kernels`: launches it adds, 0 for what is counted by
-// batch.
+// One event, as often as one rank issues it in a step.
 struct Run {
   const Event* event;
   Count times;
@@ -207,6 +206,17 @@ void merge_row(SummaryRow& into, const SummaryRow& row) {
   into.max_input_bytes = most;
 }
 
+Rows rows_of(const Tally& tally, Rank rank) {
+  const size_t p = tally.pipeline_rank(rank);
+  std::optional<int64_t> stage;
+  if (!tally.program.pipeline_axis.empty()) stage = static_cast<int64_t>(p);
+  Rows rows;
+  for (const Run& run : tally.runs[p])
+    if (contains(run.event->ranks, tally.program.mesh, rank))
+      add_run(rows, *run.event, run.times, stage);
+  return rows;
+}
+
 }  // namespace
 
 Occurrences count_actions(const Program& program) {
@@ -289,22 +299,19 @@ RankClass class_of(const Program& program, Rank rank) {
   return c;
 }
 
-std::vector<SummaryRow> summarize(const Program& program) {
+std::vector<SummaryRow> summarize(const Program& program, std::optional<Rank> rank) {
   const Tally tally(program);
+  std::vector<RankClass> classes;
+  if (rank)
+    classes.push_back({{}, *rank, {}, {}});
+  else
+    classes = empty_classes(program.mesh, cuts_of(program, tally.runs));
   Rows all;
-  for (const RankClass& c : empty_classes(program.mesh, cuts_of(program, tally.runs))) {
-    const size_t p = tally.pipeline_rank(c.example);
-    std::optional<int64_t> stage;
-    if (!program.pipeline_axis.empty()) stage = static_cast<int64_t>(p);
-    Rows mine;
-    for (const Run& run : tally.runs[p])
-      if (contains(run.event->ranks, program.mesh, c.example))
-        add_run(mine, *run.event, run.times, stage);
-    for (const auto& [key, row] : mine) {
+  for (const RankClass& c : classes)
+    for (const auto& [key, row] : rows_of(tally, c.example)) {
       const auto [at, fresh] = all.try_emplace(key, row);
       if (!fresh) merge_row(at->second, row);
     }
-  }
   std::vector<SummaryRow> rows;
   for (const auto& [key, row] : all) rows.push_back(row);
   return rows;

@@ -49,8 +49,9 @@ std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& m
 // That of one rank.
 RankClass class_of(const Program& program, Rank rank);
 
-// Per phase, family, collective, dtype and pipeline rank: what the busiest rank issues in a step.
-// All calls are counted with their bytes; whoever totals wire bytes adds sends only.
+// Per phase, family, collective, dtype and pipeline rank: what the busiest rank issues in a step,
+// or what `rank` does. All calls are counted with their bytes; whoever totals wire bytes adds sends
+// only.
 struct SummaryRow {
   Phase phase = Phase::forward;
   size_t family = 0;
@@ -61,6 +62,6 @@ struct SummaryRow {
   Count min_input_bytes = 0, max_input_bytes = 0;           // of one call, over all ranks
   Count input_bytes = 0, output_bytes = 0, wire_bytes = 0;  // summed over the calls of one rank
 };
-std::vector<SummaryRow> summarize(const Program& program);
+std::vector<SummaryRow> summarize(const Program& program, std::optional<Rank> rank = std::nullopt);
 
 }  // namespace s2t

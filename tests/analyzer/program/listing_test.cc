@@ -42,7 +42,9 @@ TEST(Listing, WalksForwardBackwardAndWhatFollows) {
 }
 
 TEST(Listing, EventsWithoutAPipelineHaveNoStage) {
-  for (const Event& e : list_events(tensor_parallel_program())) {
+  Program p = tensor_parallel_program();
+  p.after[0].stage = p.stages[0].forward.items[0].event.stage = 0;
+  for (const Event& e : list_events(p)) {
     EXPECT_EQ(e.stage, std::nullopt);
     EXPECT_EQ(e.chunk, std::nullopt);
   }
@@ -81,6 +83,15 @@ TEST(Listing, AGradientSyncInTheLastBackwardBelongsToTheStep) {
       EXPECT_NE(e.stage, std::nullopt);
     }
   EXPECT_EQ(reduced, 2);  // once per stage
+}
+
+TEST(Listing, AStageIsAPipelineCoordinateAndAChunk) {
+  Program p = pipeline_program();
+  Event e;
+  e.stage = 3;
+  place(p, e);
+  EXPECT_EQ(e.stage, 1);
+  EXPECT_EQ(e.chunk, 1);
 }
 
 TEST(Listing, EventsOfOneCollectiveShareACall) {
@@ -162,6 +173,13 @@ TEST(Tally, TheSummaryShowsTheBusiestRankAndTheSpread) {
   EXPECT_EQ(rows[0].calls, 1u);
   EXPECT_EQ(rows[0].output_bytes, 229376u);
   EXPECT_EQ(rows[0].wire_bytes, 16384u);
+}
+
+TEST(Tally, TheSummaryOfOneRankIsItsOwn) {
+  const auto rows = summarize(expert_program(), Rank(3));
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].output_bytes, 32768u);
+  EXPECT_EQ(rows[0].wire_bytes, 114688u);
 }
 
 TEST(Tally, TotalsBeyondSixtyFourBitsAreNotWrapped) {
