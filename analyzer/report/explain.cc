@@ -40,20 +40,29 @@ std::string advice(const Program& program, const std::string& word) {
   return did_you_mean(word, pruned);
 }
 
+// "0 to 3", or just "0".
+std::string from_to(const std::string& first, const std::string& last) {
+  return first == last ? first : first + " to " + last;
+}
+
 [[noreturn]] void unknown_event(const Program& program, const std::string& word) {
   const Count events = count_events(program);
   std::string expected =
-      events == 0 ? "nothing: the step has no events" : fmt::format("0 to {}", events - 1);
+      events == 0 ? "none, for the step has no events" : from_to("0", std::to_string(events - 1));
   if (!program.pruned.empty())
-    expected += fmt::format(", or of those pruned {} to {}", program.pruned.front().id,
-                            program.pruned.back().id);
+    expected +=
+        ", or of those pruned " + from_to(program.pruned.front().id, program.pruned.back().id);
   throw UserError("shape2trace", {{"explain", "no event " + quoted(word), expected,
                                    advice(program, word), "unknown-event"}});
 }
 
 Subject find(const Program& program, const std::string& word) {
   for (const Pruned& p : program.pruned)
-    if (p.id == word) return {p.event, &p};
+    if (p.id == word) {
+      Subject subject{p.event, &p};
+      place(program, subject.event);
+      return subject;
+    }
   std::optional<Event> found;
   if (const auto id = parse_id(word))
     for_each_event(program, [&](const Event& e) {
@@ -81,9 +90,9 @@ Facts cause_facts(const Cause& cause) {
 
 std::string groups_text(const Program& program, const Event& event) {
   const Family& family = program.families.at(event.family);
-  std::string text =
-      fmt::format("{} groups of {}", commas(static_cast<Count>(program.mesh.group_count(family))),
-                  program.mesh.group_size(family));
+  const auto count = static_cast<Count>(program.mesh.group_count(family));
+  std::string text = fmt::format("{} group{} of {}", commas(count), count == 1 ? "" : "s",
+                                 program.mesh.group_size(family));
   if (program.mesh.world() > kExplicitRanks)
     return text + ", the first " + rank_list(first_group(program.mesh, family), 8);
   text += ":";

@@ -12,8 +12,8 @@
 namespace s2t {
 namespace {
 
-std::string plural(Count n, const std::string& word) {
-  return commas(n) + " " + word + (n == 1 ? "" : "s");
+std::string plural(Count n, const std::string& word, const std::string& ending = "s") {
+  return commas(n) + " " + word + (n == 1 ? "" : ending);
 }
 
 std::string sizes(const std::vector<Axis>& axes) {
@@ -89,15 +89,13 @@ void print_pipeline(const Program& program, std::ostream& out, bool color) {
       << bold("Pipeline", color) << "\n  " << program.pipeline_axis << ": "
       << plural(program.stages.size(), "stage") << " on "
       << plural(static_cast<Count>(program.pipeline_ranks), "pipeline rank") << ", "
-      << (program.microbatches == 1
-              ? "1 microbatch"
-              : commas(static_cast<Count>(program.microbatches)) + " microbatches");
+      << plural(static_cast<Count>(program.microbatches), "microbatch", "es");
   if (const auto& t = program.timeline) {
-    out << ", schedule " << t->schedule
-        << fmt::format(", bubble {:.4g} of the ideal time", t->bubble());
+    out << fmt::format(",\n  schedule {}, bubble {:.4g} of the ideal time", t->schedule,
+                       t->bubble());
     int peak = 0;
     for (const TimelineRow& row : t->rows) peak = std::max(peak, row.peak_activations);
-    out << fmt::format(",\n  at most {} activations held by one rank", peak);
+    out << ", at most " << plural(static_cast<Count>(peak), "activation") << " held by one rank";
   }
   out << "\n";
 }

@@ -85,13 +85,18 @@ Unit unit_of(const std::vector<StageRows>& rows) {
   return longest ? Unit{"MB", 1'000'000} : Unit{"B", 1};
 }
 
+std::string whose(const Page& page) {
+  if (page.options.rank) return fmt::format("rank {}", page.options.rank->value);
+  return page.program.pipeline_axis.empty() ? "the busiest rank" : "the busiest rank of each stage";
+}
+
 void print_summary(const Page& page) {
-  const auto rows = merge_stages(summarize(page.program));
+  const auto rows = merge_stages(summarize(page.program, page.options.rank));
   if (rows.empty()) {
     page.out << "\nNothing is communicated.\n";
     return;
   }
-  page.heading("Summary", "of the busiest rank of each stage, bytes of one step");
+  page.heading("Summary", fmt::format("of {}, bytes of one step", whose(page)));
   const Unit unit = unit_of(rows);
   const auto total = [&](std::string_view what) {
     return Column{fmt::format("{} {}", what, unit.name), kRight};

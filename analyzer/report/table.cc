@@ -11,15 +11,8 @@
 namespace s2t {
 namespace {
 
-constexpr size_t kLeast = 8;       // a flexible column keeps these
-constexpr size_t kLeastWrap = 24;  // and a wrapped one these
-
-bool gives(const Column& column) {
-  return column.kind == Column::Kind::flexible || column.kind == Column::Kind::wrapped;
-}
-size_t least_width(const Column& column) {
-  return column.kind == Column::Kind::wrapped ? kLeastWrap : kLeast;
-}
+constexpr size_t kLeast = 8;      // no column becomes narrower
+constexpr size_t kGoodWrap = 40;  // text that wraps gives up room down to here before gaps do
 
 std::string padded(const std::string& text, size_t width, bool right) {
   const std::string blank(width - std::min(width, display_width(text)), ' ');
@@ -73,46 +66,54 @@ Table::Measure Table::measure(const std::vector<size_t>& used, size_t room) cons
     total += w;
   }
   const size_t gaps = used.empty() ? 0 : used.size() - 1;
-  if (total + m.gap * gaps > room) m.gap = 1;
-  for (total += m.gap * gaps; total > room; --total) {
-    const size_t widest = widest_that_gives(used, m.width);
-    if (widest == used.size()) break;
-    --m.width[widest];
+  total += m.gap * gaps;
+  give_up(used, m, total, room, kGoodWrap);
+  if (total > room) {
+    m.gap = 1;
+    total -= gaps;
   }
+  give_up(used, m, total, room, kLeast);
   return m;
 }
 
-// Index into `used`; its size if none can give.
-size_t Table::widest_that_gives(const std::vector<size_t>& used,
-                                const std::vector<size_t>& width) const {
-  size_t best = used.size();
-  for (size_t i = 0; i < used.size(); ++i) {
-    const Column& column = columns_[used[i]];
-    const size_t least = std::max(least_width(column), display_width(column.title));
-    if (gives(column) && width[i] > least && (best == used.size() || width[i] > width[best]))
-      best = i;
+// Takes from the widest column that can give: with `least` above kLeast only text that wraps.
+void Table::give_up(const std::vector<size_t>& used, Measure& m, size_t& total, size_t room,
+                    size_t least) const {
+  for (; total > room; --total) {
+    size_t best = used.size();
+    for (size_t i = 0; i < used.size(); ++i) {
+      const Column& column = columns_[used[i]];
+      const bool gives = column.kind == Column::Kind::wrapped ||
+                         (column.kind == Column::Kind::flexible && least == kLeast);
+      if (gives && m.width[i] > std::max(least, display_width(column.title)) &&
+          (best == used.size() || m.width[i] > m.width[best]))
+        best = i;
+    }
+    if (best == used.size()) return;
+    --m.width[best];
   }
-  return best;
 }
 
-void Table::print_line(std::ostream& out, const std::vector<std::string>& cells,
-                       const std::vector<size_t>& used, const Measure& m, size_t indent) const {
-  std::string text(indent, ' ');
-  std::vector<std::string> rest;
+void Table::print_row(std::ostream& out, const std::vector<std::string>& cells,
+                      const std::vector<size_t>& used, const Measure& m, size_t indent) const {
+  std::vector<std::vector<std::string>> parts;
+  size_t lines = 1;
   for (size_t i = 0; i < used.size(); ++i) {
-    const Column& column = columns_[used[i]];
-    std::string cell = cells[used[i]];
-    if (column.kind == Column::Kind::wrapped) {
-      rest = wrapped(cell, m.width[i]);
-      cell = rest.empty() ? "" : rest.front();
-      indent = display_width(text);
-    }
-    const bool last = i + 1 == used.size();
-    text += padded(shortened(cell, m.width[i]), m.width[i], column.kind == Column::Kind::right);
-    if (!last) text += std::string(m.gap, ' ');
+    const std::string& cell = cells[used[i]];
+    parts.push_back(columns_[used[i]].kind == Column::Kind::wrapped
+                        ? wrapped(cell, m.width[i])
+                        : std::vector<std::string>{shortened(cell, m.width[i])});
+    lines = std::max(lines, parts.back().size());
   }
-  out << trimmed(text) << '\n';
-  for (size_t i = 1; i < rest.size(); ++i) out << std::string(indent, ' ') << rest[i] << '\n';
+  for (size_t n = 0; n < lines; ++n) {
+    std::string text(indent, ' ');
+    for (size_t i = 0; i < used.size(); ++i) {
+      const bool right = columns_[used[i]].kind == Column::Kind::right;
+      if (i > 0) text += std::string(m.gap, ' ');
+      text += padded(n < parts[i].size() ? parts[i][n] : "", m.width[i], right);
+    }
+    out << trimmed(text) << '\n';
+  }
 }
 
 void Table::print(std::ostream& out, size_t indent, size_t page) const {
@@ -120,8 +121,9 @@ void Table::print(std::ostream& out, size_t indent, size_t page) const {
   const Measure m = measure(used, page - indent);
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);
-  print_line(out, titles, used, m, indent);
-  for (const auto& cells : rows_) print_line(out, cells, used, m, indent);
+  if (std::any_of(titles.begin(), titles.end(), [](const auto& t) { return !t.empty(); }))
+    print_row(out, titles, used, m, indent);
+  for (const auto& cells : rows_) print_row(out, cells, used, m, indent);
 }
 
 std::string one_line(std::string_view text) {

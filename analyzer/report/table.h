@@ -1,9 +1,8 @@
 // Aligned text tables that fit a terminal, and the little colour that reports use.
 //
-// Widths are terminal columns, not bytes. A table wider than the limit first
-// narrows its gaps, then gives up room in its `flexible` columns, where long cells lose their
-// middle ("encoder.la...fc1"), or, if the last column is text, wraps that one. Not known here: what
-// the cells mean.
+// Widths are terminal columns, not bytes. A table that is too wide takes room first from `wrapped`
+// columns, whose cells go on below, then from its gaps, then also from `flexible` columns, whose
+// long cells lose their middle ("encoder.la...fc1"). Not known here: what the cells mean.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace s2t {
 inline constexpr size_t kPageWidth = 100;
 
 struct Column {
-  enum class Kind : uint8_t { left, right, flexible, wrapped };  // wrapped: only the last
+  enum class Kind : uint8_t { left, right, flexible, wrapped };
   std::string title;
   Kind kind = Kind::left;
 };
@@ -40,9 +39,10 @@ class Table {
 
   std::vector<size_t> used_columns() const;
   Measure measure(const std::vector<size_t>& used, size_t room) const;
-  size_t widest_that_gives(const std::vector<size_t>& used, const std::vector<size_t>& width) const;
-  void print_line(std::ostream& out, const std::vector<std::string>& cells,
-                  const std::vector<size_t>& used, const Measure& m, size_t indent) const;
+  void give_up(const std::vector<size_t>& used, Measure& m, size_t& total, size_t room,
+               size_t least) const;
+  void print_row(std::ostream& out, const std::vector<std::string>& cells,
+                 const std::vector<size_t>& used, const Measure& m, size_t indent) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

@@ -51,7 +51,7 @@ TEST(Reports, AnUnknownEventIsAnErrorThatNamesTheRange) {
   ReportOptions options;
   options.event = "4";
   EXPECT_EQ(message([&] { print(tensor_parallel_program(), "explain", "text", options); }),
-            "shape2trace: explain: no event \"4\"; expected 0 to 3, or of those pruned p0 to p0. "
+            "shape2trace: explain: no event \"4\"; expected 0 to 3, or of those pruned p0. "
             "[unknown-event]");
 }
 
