@@ -1,0 +1,133 @@
+#include "analyzer/base/slugs.h"
+
+#include <array>
+
+namespace s2t {
+namespace {
+
+using enum Slug::Kind;
+
+constexpr Slug kSlugs[] = {
+    {"unknown-command", command, "no command of this name"},
+    {"unknown-option", command, "the command has no such option"},
+    {"unknown-format", command, "the command does not print this format"},
+    {"unknown-event", command, "no event, and no pruned event, of this id"},
+    {"missing-operand", command, "the command needs a model, an event or a kind"},
+    {"extra-operand", command, "more words than the command takes"},
+    {"bad-option", command, "an option without its value, or with a value that it does not take"},
+    {"unwritable", command, "the result cannot be written to where it should go"},
+    {"no-such-file", file, "no file of this name"},
+    {"is-directory", file, "a directory where a file is meant"},
+    {"unreadable", file, "the file cannot be opened or read"},
+    {"too-large", file, "the file is larger than any model"},
+    {"empty-file", file, "the file is empty"},
+    {"invalid-utf8", file, "the text is not UTF-8"},
+    {"json-syntax", json, "this is no JSON; line and column say where"},
+    {"json-truncated", json, "the file ends before the JSON does"},
+    {"nested-too-deep", json, "more levels of arrays and objects than any model needs"},
+    {"too-many-values", json, "more values than any model needs"},
+    {"number-too-large", json, "a number that no double holds"},
+    {"duplicate-key", json, "an object has a key twice"},
+    {"missing-key", json, "a required key is absent"},
+    {"unknown-key", json, "a key that means nothing here"},
+    {"wrong-type", json, "a string, number, list or object where another is meant"},
+    {"not-an-integer", json, "a fraction where a whole number is meant"},
+    {"out-of-range", json, "a number below the least or above the greatest allowed"},
+    {"empty-name", json, "an empty string as a name"},
+    {"more-errors", json, "a thousand errors are listed, and there are more"},
+    {"unknown-schema", model, "the file is in a schema that is not read here"},
+    {"unknown-axis", model, "the mesh has no axis of this name"},
+    {"unknown-tensor", model, "no leaf and no earlier output of this name"},
+    {"unknown-op", model, "the op table has no such row"},
+    {"unknown-dtype", model, "no element type of this name"},
+    {"unknown-routing", model, "no entry of \"routing\" of this name"},
+    {"unknown-schedule", model, "no pipeline schedule of this name"},
+    {"unknown-kind", model, "no such kind of axis, of gradient sync or of list"},
+    {"unknown-convention", model, "neither \"global\" nor \"per_rank\""},
+    {"unknown-loss-scale", model, "neither \"local\" nor \"global\""},
+    {"unknown-residual-policy", model, "neither \"used\" nor \"stored\""},
+    {"unknown-rounding", model, "\"uneven\" can only be \"ceil\""},
+    {"unknown-drain", model, "neither \"forward\" nor \"reversed\""},
+    {"unknown-p2p", model, "messages are launched \"single\" or \"batched\""},
+    {"unknown-reduction", model, "gradients are reduced by \"mean\" or \"sum\""},
+    {"unknown-interval", model, "gradients are reduced every \"step\" or \"microbatch\""},
+    {"unknown-conversions", model, "a switch: \"shared\" or \"per_consumer\""},
+    {"unknown-accumulate", model, "a switch: \"first\" or \"per_consumer\""},
+    {"unknown-partial", model, "a switch: \"eager\" or \"lazy\""},
+    {"unknown-redistribution", model, "a switch: \"implicit\" or \"explicit\""},
+    {"unknown-norm_sync", model, "a switch: \"coalesced\" or \"per_parameter\""},
+    {"duplicate-name", model, "two axes, tensors, ops or outputs of one name"},
+    {"bad-name", model, "a name with characters that it may not have"},
+    {"world-size", model, "the axes do not multiply to the stated world"},
+    {"axis-order", model, "an order that does not name every axis once"},
+    {"axis-parts", model, "the parts of an axis do not multiply to its size"},
+    {"mesh-conflict", model, "dense and expert axes cut the ranks in ways that do not nest"},
+    {"too-many-axes", model, "more axes than a layout can hold"},
+    {"too-many-ranks", model, "more ranks than can be numbered"},
+    {"pipeline-axis", model, "a pipeline axis where none can be, or none where one must be"},
+    {"pipeline-layout", model, "a layout over the pipeline axis; ops have stages instead"},
+    {"batch-size", model, "a batch needs either a local or a global size"},
+    {"batch-axes", model, "the batch does not say over which axes it is split"},
+    {"two-batches", model, "a shape names the batch dim twice"},
+    {"indivisible", model, "an axis does not divide a dim, a batch or the experts"},
+    {"microbatches", model, "the microbatches do not divide the batch"},
+    {"bad-placement", model, "a placement that is none of R, S(dim), P"},
+    {"no-such-dim", model, "a placement on a dim that the tensor does not have"},
+    {"overlapping-axes", model, "one layout names two axes that share ranks"},
+    {"mixed-partial", model, "one tensor is Partial in two ways"},
+    {"too-many-dims", model, "more dims than a layout can hold"},
+    {"too-many-bytes", model, "a byte count beyond 64 bits"},
+    {"integer-gradient", model, "a gradient of integers or booleans"},
+    {"integer-grad", model, "a gradient of integers or booleans"},
+    {"not-a-leaf", model, "something is stated of a value that its op decides"},
+    {"not-a-result", model, "a pin or loss that no op makes"},
+    {"duplicate-pin", model, "two layouts of one value"},
+    {"operand-count", model, "more or fewer inputs or outputs than the op has"},
+    {"two-outputs", model, "both \"output\" and \"outputs\""},
+    {"bad-rule", model, "a factor rule that cannot be read"},
+    {"bad-mode", model, "a mode that the op does not have"},
+    {"shape-mismatch", model, "the shapes do not fit the op's rule"},
+    {"dtype-mismatch", model, "the element types do not fit the op"},
+    {"op-order", model, "an op stands before an op whose output it reads"},
+    {"cycle", model, "ops that wait for each other"},
+    {"stage-backwards", model, "an op reads a value of a later stage"},
+    {"no-such-stage", model, "an op on a stage that the pipeline does not have"},
+    {"empty-stage", model, "a pipeline stage without an op"},
+    {"schedule", model, "a pipeline that its schedule cannot run"},
+    {"loss-shape", model, "the loss is no scalar"},
+    {"routing-size", model, "routing counts or loads of the wrong number"},
+    {"routing-rows", model, "routed rows that do not sum to the tokens"},
+    {"two-loads", model, "both counts and a skew"},
+    {"partial-nonlinear", model,
+     "a Partial value meets an op that is not linear in it, and conversions are explicit"},
+    {"implicit-redistribution", model,
+     "a conversion that the model does not state, where they are explicit"},
+    {"partial-gradient", remark, "a gradient stays a per-rank term that nothing reduces"},
+    {"unsynchronised-gradient", remark, "ranks that saw other samples keep different gradients"},
+    {"shard-in-sync-group", remark,
+     "a sharded parameter is averaged over the ranks that hold its other shards"},
+    {"expert-in-dense-group", remark, "an expert is averaged over ranks that hold other experts"},
+    {"bias-after-reduction", remark,
+     "a bias would be added once per rank, so the reduction goes first"},
+    {"loss-replicated", remark,
+     "a loss computed by n ranks and summed over them: gradients are n times too large"},
+    {"activation-not-parameter-bytes", remark,
+     "a tensor-parallel reduction moves the activation, not the weight"},
+    {"tokens-dropped", remark, "rows over an expert's capacity are dropped"},
+    {"fault", fault, "shape2trace broke a promise of its own: please report it"},
+};
+
+constexpr std::array<std::string_view, 6> kKinds{"command", "file",   "json",
+                                                 "model",   "remark", "fault"};
+
+}  // namespace
+
+std::span<const Slug> slugs() {
+  return kSlugs;
+}
+
+std::string_view to_string(Slug::Kind kind) {
+  return kKinds.at(static_cast<size_t>(kind));
+}
+
+}  // namespace s2t
