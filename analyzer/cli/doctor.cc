@@ -1,0 +1,78 @@
+// `doctor`: which backends and outside programs are usable here, and why not.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "analyzer/cli/listing.h"
+#include "runtime/comm/backend.h"
+
+namespace s2t {
+namespace {
+
+// Programs that we start; without one, only what it is for is missing.
+struct Tool {
+  std::string_view program;
+  std::string_view purpose;
+};
+constexpr Tool kTools[] = {
+    {"dot", "SVG and PNG of graphs (Graphviz)"},
+    {"mpirun", "starting the ranks of verify --backend mpi"},
+};
+
+// The file that the shell would start; "" if none.
+std::string find_program(std::string_view name) {
+  const char* path = std::getenv("PATH");
+  std::string rest = path ? path : "";
+  while (!rest.empty()) {
+    const size_t end = rest.find(':');
+    const std::string file = rest.substr(0, end) + "/" + std::string(name);
+    if (access(file.c_str(), X_OK) == 0) return file;
+    rest = end == std::string::npos ? "" : rest.substr(end + 1);
+  }
+  return "";
+}
+
+std::vector<std::string> tool_row(const Tool& tool) {
+  const bool found = !find_program(tool.program).empty();
+  return {std::string(tool.program), "program", found ? "yes" : "no", std::string(tool.purpose),
+          found ? "found" : "not found in PATH"};
+}
+
+std::vector<std::string> backend_row(const Backend& backend) {
+  const Probe probe = backend.probe();
+  const std::string usable = !probe.usable ? "no" : probe.stand_in ? "stand-in" : "yes";
+  return {std::string(backend.name), "backend", usable, std::string(backend.summary), probe.why};
+}
+
+}  // namespace
+
+int run_doctor(const Arguments& arguments, std::ostream& out, std::ostream&) {
+  Rows rows{{"name", "kind", "usable", "purpose", "because"}, {}};
+  for (const Backend& b : backends()) rows.rows.push_back(backend_row(b));
+  for (const Tool& t : kTools) rows.rows.push_back(tool_row(t));
+  print_rows(rows, arguments, "shape2trace.doctor/1", {}, out);
+  return kOk;
+}
+
+CommandTable inquiry_commands() {
+  const auto formats = [] { return std::vector<std::string>{"text", "json"}; };
+  return {
+      {"list",
+       {"KIND"},
+       "what there is: ops schedules switches dtypes collectives backends formats errors",
+       "shape2trace list ops",
+       formats,
+       {},
+       run_list},
+      {"doctor",
+       {},
+       "which backends and tools are usable here, and why not",
+       "shape2trace doctor",
+       formats,
+       {},
+       run_doctor},
+  };
+}
+
+}  // namespace s2t

@@ -1,0 +1,79 @@
+// The program: joins the tables of commands, runs one, and turns what went wrong into an exit code.
+#include <fmt/format.h>
+
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/units.h"
+#include "analyzer/cli/command.h"
+#include "analyzer/cli/help.h"
+#include "analyzer/cli/output.h"
+#include "analyzer/cli/parse.h"
+
+namespace s2t {
+namespace {
+
+CommandTable all_commands() {
+  CommandTable all;
+  for (const CommandTable& part : {report_commands(), inquiry_commands()})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+int run(const std::vector<std::string>& words) {
+  const CommandTable table = all_commands();
+  const Invocation call = parse_command_line(table, words);
+  Output output(call.output);
+  int code = kOk;
+  if (call.version)
+    output.stream() << "shape2trace " S2T_VERSION "\n";
+  else if (call.help && call.command)
+    print_help(*call.command, output.stream());
+  else if (call.help)
+    print_help(table, output.stream());
+  else
+    code = call.command->run(call.arguments, output.stream(), std::cerr);
+  output.commit();
+  return code;
+}
+
+int report(const Diagnostic& what, ExitCode code) {
+  fmt::print(stderr, "{}\n", to_string(what, "shape2trace"));
+  return code;
+}
+
+int fault(std::string what) {
+  return report({"", "a fault of ours, not of your input: " + std::move(what), "",
+                 "Please report it with the model and the command.", "fault"},
+                kFault);
+}
+
+// Every way to fail has one exit code.
+int guarded(const std::vector<std::string>& words) {
+  try {
+    return run(words);
+  } catch (const UserError& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return kUserError;
+  } catch (const Absent& e) {
+    fmt::print(stderr, "shape2trace: {}\n", e.what());
+    return kSkipped;
+  } catch (const Overflow&) {
+    return report({"", "the bytes of a step do not fit in 64 bits", "", "", "too-many-bytes"},
+                  kUserError);
+  } catch (const std::bad_alloc&) {
+    return fault("out of memory");
+  } catch (const std::exception& e) {
+    return fault(e.what());
+  }
+}
+
+}  // namespace
+}  // namespace s2t
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  return s2t::guarded({argv + 1, argv + argc});
+}

@@ -1,0 +1,218 @@
+#include "analyzer/cli/parse.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
+
+namespace s2t {
+namespace {
+
+constexpr std::string_view kProgram = "shape2trace";
+
+constexpr OptionDef kCommon[] = {
+    {"--format", "F", "what to print; the first of the formats below is the default"},
+    {"--output", "FILE", "where to, all or nothing; also -o; default: standard output"},
+    {"--color", "WHEN", "always, never or auto (on a terminal, unless NO_COLOR is set)"},
+    {"--help", "", "this text"},
+};
+
+[[noreturn]] void refuse(std::string where, std::string found, std::string expected,
+                         std::string advice, std::string slug) {
+  throw UserError(std::string(kProgram), {{std::move(where), std::move(found), std::move(expected),
+                                           std::move(advice), std::move(slug)}});
+}
+
+std::string or_help(const std::string& advice, const std::string& command = "") {
+  if (!advice.empty()) return advice;
+  return "See shape2trace " + (command.empty() ? "" : command + " ") + "--help.";
+}
+
+const Command& find_command(const CommandTable& table, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& c : table) {
+    if (c.name == name) return c;
+    names.emplace_back(c.name);
+  }
+  refuse("", "unknown command " + s2t::quoted(name), "one of " + quoted_list(names, 16),
+         or_help(did_you_mean(name, names)), "unknown-command");
+}
+
+// All options of a command, those of its row first.
+std::vector<OptionDef> options_of(const Command& command) {
+  std::vector<OptionDef> all(command.options.begin(), command.options.end());
+  all.insert(all.end(), std::begin(kCommon), std::end(kCommon));
+  return all;
+}
+
+void refuse_unknown_option(const Command& command, const std::string& word) {
+  std::vector<std::string> flags;
+  for (const OptionDef& o : options_of(command)) flags.emplace_back(o.flag);
+  const std::string flag = word.substr(0, word.find('='));
+  refuse(std::string(command.name), "unknown option " + s2t::quoted(flag),
+         "one of " + quoted_list(flags, 40),
+         or_help(did_you_mean(flag, flags), std::string(command.name)), "unknown-option");
+}
+
+// Only sorts words into options and operands; CLI11's own help and errors stay unused.
+class Splitter {
+ public:
+  explicit Splitter(const Command& command) : command_(command) {
+    app_.set_help_flag();
+    app_.allow_extras();
+    for (const OptionDef& o : options_of(command)) {
+      std::string names(o.flag);
+      if (o.flag == "--output") names += ",-o";
+      if (o.flag == "--help") names += ",-h";
+      Slot& slot = slots_[std::string(o.flag)];
+      slot.option =
+          o.value.empty() ? app_.add_flag(names) : app_.add_option(names, slot.value)->take_last();
+    }
+  }
+
+  void split(std::vector<std::string> words, Arguments& arguments) {
+    refuse_values_of_switches(words);
+    try {
+      std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+      app_.parse(words);
+    } catch (const CLI::ParseError& e) {  // "--rank: 1 required TEXT missing"
+      const std::string_view what = e.what();
+      const std::string flag(what.substr(0, what.find(':')));
+      refuse(std::string(command_.name),
+             slots_.contains(flag) ? "no value follows " + flag : e.what(), "",
+             or_help("", std::string(command_.name)), "bad-option");
+    }
+    for (const auto& [flag, slot] : slots_)
+      if (slot.option->count() > 0) arguments.options[flag] = slot.value;
+    bool only_operands = false;
+    for (const std::string& word : app_.remaining()) {
+      if (word == "--" && !only_operands)
+        only_operands = true;
+      else if (!only_operands && word.size() > 1 && word[0] == '-')
+        refuse_unknown_option(command_, word);
+      else
+        arguments.operands.push_back(word);
+    }
+  }
+
+ private:
+  // CLI11 would take `--expand=no` for `--expand`.
+  void refuse_values_of_switches(const std::vector<std::string>& words) const {
+    for (const OptionDef& o : options_of(command_))
+      for (const std::string& word : words)
+        if (o.value.empty() && word.starts_with(std::string(o.flag) + "="))
+          refuse(std::string(command_.name), std::string(o.flag) + " takes no value", "", "",
+                 "bad-option");
+  }
+
+  struct Slot {
+    CLI::Option* option = nullptr;
+    std::string value;
+  };
+  const Command& command_;
+  CLI::App app_;
+  std::map<std::string, Slot> slots_;
+};
+
+void check_operands(const Command& command, const std::vector<std::string>& operands) {
+  const std::string name(command.name);
+  if (operands.size() < command.operands.size())
+    refuse(name, "no " + std::string(command.operands[operands.size()]) + " is given", "",
+           "For example: " + std::string(command.example) + ".", "missing-operand");
+  if (operands.size() > command.operands.size())
+    refuse(name, "one operand too many, " + s2t::quoted(operands[command.operands.size()]), "",
+           or_help("", name), "extra-operand");
+}
+
+std::string checked_format(const Command& command, const Arguments& arguments) {
+  const std::vector<std::string> formats = command.formats();
+  if (!arguments.has("--format")) return formats.front();
+  const std::string format = arguments.text("--format");
+  if (std::find(formats.begin(), formats.end(), format) != formats.end()) return format;
+  refuse("--format", "unknown format " + s2t::quoted(format), "one of " + quoted_list(formats),
+         did_you_mean(format, formats), "unknown-format");
+}
+
+std::string checked_color(const Arguments& arguments) {
+  if (!arguments.has("--color")) return "auto";
+  const std::vector<std::string> words{"auto", "always", "never"};
+  const std::string when = arguments.text("--color");
+  if (std::find(words.begin(), words.end(), when) == words.end())
+    refuse("--color", "unknown word " + s2t::quoted(when), "one of " + quoted_list(words),
+           did_you_mean(when, words), "bad-option");
+  return when;
+}
+
+}  // namespace
+
+std::span<const OptionDef> common_options() {
+  return kCommon;
+}
+
+std::string Arguments::text(std::string_view flag) const {
+  const auto at = options.find(std::string(flag));
+  return at == options.end() ? "" : at->second;
+}
+
+std::optional<int64_t> Arguments::integer(std::string_view flag, int64_t least,
+                                          int64_t most) const {
+  if (!has(flag)) return std::nullopt;
+  const std::string word = text(flag);
+  char* end = nullptr;
+  errno = 0;
+  const int64_t n = std::strtoll(word.c_str(), &end, 10);
+  const bool whole = !word.empty() && *end == '\0' && errno == 0 && word[0] != ' ';
+  if (!whole || n < least || n > most)
+    refuse(std::string(flag),
+           s2t::quoted(word) + (whole ? " is out of range" : " is no whole number"),
+           fmt::format("a whole number, {} {}", least,
+                       most == INT32_MAX ? "or more" : fmt::format("to {}", most)),
+           "", "out-of-range");
+  return n;
+}
+
+bool wants_color(const std::string& when, bool to_file) {
+  if (when != "auto") return when == "always";
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool refused = (no_color && *no_color) || (term && std::string_view(term) == "dumb");
+  return !to_file && !refused && isatty(STDOUT_FILENO) == 1;
+}
+
+Invocation parse_command_line(const CommandTable& table, const std::vector<std::string>& words) {
+  Invocation result;
+  if (words.empty())
+    refuse("", "no command is given", "", "See shape2trace --help.", "missing-operand");
+  const std::string& first = words.front();
+  if (first == "--version") {
+    result.version = true;
+    return result;
+  }
+  if (first == "--help" || first == "-h" || first == "help") {
+    result.help = true;
+    if (first == "help" && words.size() > 1) result.command = &find_command(table, words[1]);
+    return result;
+  }
+  result.command = &find_command(table, first);
+  Arguments& arguments = result.arguments;
+  Splitter(*result.command).split({words.begin() + 1, words.end()}, arguments);
+  if (arguments.has("--help")) {
+    result.help = true;
+    return result;
+  }
+  check_operands(*result.command, arguments.operands);
+  arguments.format = checked_format(*result.command, arguments);
+  if (arguments.has("--output")) {
+    result.output = arguments.text("--output");
+    if (result.output.empty()) refuse("--output", "an empty file name", "a path", "", "bad-option");
+  }
+  arguments.color = wants_color(checked_color(arguments), !result.output.empty());
+  return result;
+}
+
+}  // namespace s2t
