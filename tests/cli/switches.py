@@ -1,0 +1,38 @@
+"""Every switch that `list switches` shows is one that a model may state, with each of its values.
+
+Usage: switches.py SHAPE2TRACE MODEL
+"""
+
+import json
+import subprocess
+import sys
+
+
+def run(binary, *words, text=None):
+    return subprocess.run([binary, *words], input=text, capture_output=True, text=True, timeout=60)
+
+
+def main(binary, model):
+    rows = json.loads(run(binary, "list", "switches", "--format", "json").stdout)["rows"]
+    document = json.loads(open(model, encoding="utf-8").read())
+    bad = tried = 0
+    for row in rows:
+        for value in row["values"].split():
+            stated = {"false": False, "true": True}.get(value, value)
+            document["switches"] = {row["name"]: stated}
+            result = run(binary, "predict", "-", text=json.dumps(document))
+            tried += 1
+            # Any other refusal is about the model, which the value reached.
+            if "[unknown-" in result.stderr or "[wrong-type]" in result.stderr:
+                print(f"{row['name']}: {value}: {result.stderr}")
+                bad += 1
+    document["switches"] = {"no_such_switch": 1}
+    if "[unknown-key]" not in run(binary, "predict", "-", text=json.dumps(document)).stderr:
+        print("an unknown switch is accepted")
+        bad += 1
+    print(f"{len(rows)} switches, {tried} values, {bad} problems")
+    return bad or not tried
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(*sys.argv[1:]) else 0)
