@@ -59,6 +59,16 @@ void apply_capacity(Routing& routing, const RoutingRequest& request, Count rows)
     }
 }
 
+void sum_by_rank(Routing& routing) {
+  const auto local = static_cast<size_t>(routing.experts / routing.ranks);
+  routing.rows.clear();
+  for (const auto& counts : routing.counts) {
+    std::vector<Count> send(static_cast<size_t>(routing.ranks), 0);
+    for (size_t e = 0; e < counts.size(); ++e) send[e / local] += counts[e];
+    routing.rows.push_back(std::move(send));
+  }
+}
+
 }  // namespace
 
 std::string route(Routing& routing, const RoutingRequest& request, Count tokens) {
@@ -75,22 +85,17 @@ std::string route(Routing& routing, const RoutingRequest& request, Count tokens)
     routing.counts.assign(static_cast<size_t>(routing.ranks), row);
   }
   apply_capacity(routing, request, rows);
+  sum_by_rank(routing);
   return "";
 }
 
 std::vector<Count> Routing::dispatch_send(int64_t source) const {
-  const int64_t local = experts / ranks;
-  std::vector<Count> send(static_cast<size_t>(ranks), 0);
-  for (int64_t e = 0; e < experts; ++e)
-    send[static_cast<size_t>(e / local)] +=
-        counts[static_cast<size_t>(source)][static_cast<size_t>(e)];
-  return send;
+  return rows[static_cast<size_t>(source)];
 }
 
 std::vector<Count> Routing::dispatch_recv(int64_t rank) const {
   std::vector<Count> recv;
-  for (int64_t source = 0; source < ranks; ++source)
-    recv.push_back(dispatch_send(source)[static_cast<size_t>(rank)]);
+  for (const auto& sent : rows) recv.push_back(sent[static_cast<size_t>(rank)]);
   return recv;
 }
 

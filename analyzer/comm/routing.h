@@ -23,6 +23,7 @@ struct Routing {
   int64_t top_k = 1;
   std::vector<std::vector<Count>> counts;  // [source rank along the axis][expert], rows
   Count dropped = 0;                       // rows over capacity, all sources
+  std::vector<std::vector<Count>> rows;    // [source rank][expert's rank]: the sums that are sent
 
   // Rows a source sends to each rank / a rank receives from each source, on the way to the experts.
   std::vector<Count> dispatch_send(int64_t source) const;

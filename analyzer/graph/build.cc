@@ -88,7 +88,7 @@ class Builder {
   }
 
   void add_routing(const RoutingDecl& r) {
-    Routing routing{r.name, 0, 1, r.experts, r.top_k, {}, 0};
+    Routing routing{r.name, 0, 1, r.experts, r.top_k, {}, 0, {}};
     if (const Axis* axis = graph_.mesh.find(r.axis)) {
       routing.atoms = axis->atoms;
       routing.ranks = axis->size;

@@ -133,6 +133,16 @@ struct StepAction {
   int32_t peer = -1;  // pipeline rank at the other end
 };
 
+// How the rows of a mixture-of-experts layer spread over the expert-parallel ranks.
+struct Load {
+  std::string routing, axis;
+  std::vector<Count>
+      rows;             // that each coordinate along the axis receives, one layer and microbatch
+  int64_t hottest = 0;  // the coordinate with the most
+  double ratio = 1;     // most over least; infinity if a rank has none
+  Count dropped = 0;    // rows over capacity, all sources
+};
+
 struct Program {
   std::string model;
   Count parameters = 0;  // elements, unsharded, tied ones once
@@ -144,6 +154,7 @@ struct Program {
   std::vector<Event> after;       // gradient synchronisation after the last backward, then `step`
   std::vector<Pruned> pruned;
   std::vector<Remark> remarks;
+  std::vector<Load> loads;
   int64_t microbatches = 1;
   std::string pipeline_axis;  // "" without a pipeline
   int64_t pipeline_ranks = 1, chunks = 1;

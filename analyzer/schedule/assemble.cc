@@ -47,6 +47,7 @@ class Assembler {
     list_pruned(unpruned);
     order();
     remark();
+    loads();
     return std::move(program_);
   }
 
@@ -276,6 +277,17 @@ class Assembler {
       diagnostics.throw_if_any();
     }
     return plan;
+  }
+
+  void loads() {
+    for (const Routing& r : forward_.routings) {
+      if (r.counts.empty()) continue;  // no dispatch uses it
+      Load load{r.name, "", {}, r.hottest(), r.load_ratio(), r.dropped};
+      for (const Axis& axis : graph_.mesh.axes())
+        if (axis.atoms == r.atoms && (load.axis.empty() || axis.expert)) load.axis = axis.name;
+      for (int64_t c = 0; c < r.ranks; ++c) load.rows.push_back(r.rows_at_expert(c));
+      program_.loads.push_back(std::move(load));
+    }
   }
 
   // --- remarks -----------------------------------------------------------------------------------

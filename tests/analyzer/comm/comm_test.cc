@@ -113,7 +113,7 @@ TEST(Redistribute, StepsLeadFromTheFirstLayoutToTheSecond) {
 }
 
 Routing experts(int64_t ranks, int64_t count, int64_t top_k = 1) {
-  return {"r", 0b1, ranks, count, top_k, {}, 0};
+  return {"r", 0b1, ranks, count, top_k, {}, 0, {}};
 }
 
 TEST(Routing, SkewSplitsSevenToOne) {
