@@ -106,7 +106,7 @@ const Kernels& kernels_of(const Device& device) {
   return own ? *own : kHostKernels;
 }
 
-std::vector<std::string> kernel_names() {
+std::vector<std::string> ops_with_kernels() {
   std::vector<std::string> names;
   for (const auto& row : kernel_rows<float, HostRun>()) names.emplace_back(row.op);
   return names;

@@ -50,7 +50,7 @@ struct Kernels {
 const Kernels& kernels_of(const Device& device);
 
 // Ops that have a host kernel; a test compares this with the op table.
-std::vector<std::string> kernel_names();
+std::vector<std::string> ops_with_kernels();
 
 // The dtype of a result, given its operands': cast says it, losses keep float32, else the promotion
 // of the floating operands.
