@@ -63,5 +63,6 @@ class Absent : public std::runtime_error {
 
 CommandTable report_commands();   // predict groups explain
 CommandTable inquiry_commands();  // list doctor
+CommandTable verify_commands();   // verify
 
 }  // namespace s2t

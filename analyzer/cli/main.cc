@@ -17,7 +17,7 @@ namespace {
 
 CommandTable all_commands() {
   CommandTable all;
-  for (const CommandTable& part : {report_commands(), inquiry_commands()})
+  for (const CommandTable& part : {report_commands(), verify_commands(), inquiry_commands()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

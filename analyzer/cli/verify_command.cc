@@ -1,0 +1,92 @@
+// `verify`: executes a model and compares what ran with the prediction.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
+#include "analyzer/cli/command.h"
+#include "analyzer/cli/verification.h"
+#include "analyzer/io/model_json.h"
+
+namespace s2t {
+namespace {
+
+constexpr OptionDef kOptions[] = {
+    {"--backend", "NAME", "host (threads, default), mpi or nccl"},
+    {"--timeout", "SECONDS", "how long a rank waits for another, default 30"},
+};
+
+std::vector<std::string> formats() {
+  return {"text", "json"};
+}
+
+const Backend& backend_named(const std::string& name) {
+  if (const Backend* b = find_backend(name)) return *b;
+  std::vector<std::string> names;
+  for (const Backend& b : backends()) names.emplace_back(b.name);
+  throw UserError("shape2trace",
+                  {{"--backend", "no backend named " + quoted(name), "one of " + quoted_list(names),
+                    did_you_mean(name, names), "unknown-backend"}});
+}
+
+// A model that came from standard input, in a file: ranks that are processes read it again.
+class ModelFile {
+ public:
+  explicit ModelFile(const std::string& operand) : path_(operand) {
+    if (operand != "-") return;
+    const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder ? folder : "/tmp") + "/shape2trace-XXXXXX.json";
+    const int fd = mkstemps(path_.data(), 5);
+    temporary_ = fd >= 0;
+    if (!temporary_ || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      throw std::runtime_error("cannot keep standard input in " + path_);
+    close(fd);
+  }
+  ~ModelFile() {
+    if (temporary_) unlink(path_.c_str());
+  }
+  ModelFile(const ModelFile&) = delete;
+  ModelFile& operator=(const ModelFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool temporary_ = false;
+};
+
+int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  const std::string name = arguments.has("--backend") ? arguments.text("--backend") : "host";
+  VerifyOptions options;
+  options.backend = &backend_named(name);
+  const int64_t seconds = arguments.integer("--timeout", 1, 86400).value_or(30);
+  options.run.timeout = std::chrono::seconds(seconds);
+  const ModelFile file(arguments.operands[0]);
+  const Model model = load_model(file.path());
+  if (const Probe probe = options.backend->probe(); !probe.usable)
+    throw Absent("backend " + name + " cannot run here: " + probe.why);
+  options.run.arguments = {"verify", file.path(), "--backend",
+                           name,     "--timeout", std::to_string(seconds)};
+  const Verification v = verify(model, options);
+  if (!v.reports) return v.failures.empty() ? kOk : kMismatch;
+  err << v.output;
+  arguments.format == "json" ? write_json(v, out) : write_text(v, out);
+  return v.match() ? kOk : kMismatch;
+}
+
+}  // namespace
+
+CommandTable verify_commands() {
+  return {{"verify",
+           {"MODEL"},
+           "executes the model and compares what ran, and its numbers, with the prediction",
+           "shape2trace verify models/tp_mlp.json",
+           formats,
+           kOptions,
+           run_verify}};
+}
+
+}  // namespace s2t

@@ -1,0 +1,244 @@
+#include "runtime/run/execute.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "runtime/run/data.h"
+#include "runtime/run/gradient_sync.h"
+#include "runtime/run/schedule.h"
+
+namespace s2t {
+namespace {
+
+class TrainingStep {
+ public:
+  TrainingStep(World& world, const Graph& graph, const Forward& forward, const StepOptions& options)
+      : graph_(graph),
+        forward_(forward),
+        options_(options),
+        exchange_(world, graph, forward, options),
+        place_(place_in_pipeline(graph, world.rank())),
+        parameters_(graph, exchange_, local_parameters()),
+        sync_(graph, forward, exchange_, parameters_, options),
+        reached_(reached_from_loss(graph)) {}
+
+  RankReport run() {
+    const auto turns = graph_.pipeline ? turns_of(*graph_.pipeline, place_)
+                                       : turns_of_one_stage(graph_.microbatches, place_.trains);
+    for (const Turn& turn : turns) {
+      const Deed& first = turn.deeds[0];
+      if (first.doing == Doing::forward)
+        forward(first);
+      else if (first.doing == Doing::backward)
+        backward(first);
+      else
+        exchange(turn);
+    }
+    if (place_.trains) sync_.finish();
+    report_.rank = exchange_.rank();
+    report_.calls = exchange_.calls();
+    report_.updated = sync_.updated();
+    report_.gradients = sync_.gradients();
+    return std::move(report_);
+  }
+
+ private:
+  using Where = std::pair<int, int>;  // stage, microbatch
+  using Border = std::map<OpId, Tensor>;
+
+  static PipelinePlace place_in_pipeline(const Graph& graph, Rank rank) {
+    PipelinePlace place;
+    place.microbatches = static_cast<int>(graph.microbatches);
+    place.trains = graph.loss.valid();
+    if (!graph.pipeline) return place;
+    place.chunks = static_cast<int>(graph.pipeline->chunks);
+    place.batched = graph.pipeline->p2p == "batched";
+    const auto atom = graph.mesh.pipeline_atom();
+    if (!atom) return place;
+    place.rank = static_cast<int>(graph.mesh.coordinate(rank, *atom));
+    place.ranks = static_cast<int>(graph.mesh.atom(*atom).size);
+    return place;
+  }
+
+  bool here(int stage) const { return stage % place_.ranks == place_.rank; }
+
+  std::map<TensorId, Tensor> local_parameters() const {
+    std::map<TensorId, Tensor> local;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      const bool used = std::any_of(value.uses.begin(), value.uses.end(),
+                                    [&](const Use& use) { return here(graph_.op(use.op).stage); });
+      if (value.parameter && used) local[TensorId(v)] = leaf(TensorId(v), 0);
+    }
+    return local;
+  }
+
+  Tensor leaf(TensorId t, int64_t microbatch) const {
+    return shard(leaf_data(graph_, t, microbatch, options_.integers), graph_.value(t).layout,
+                 graph_.mesh, exchange_.rank());
+  }
+
+  // --- one stage, one microbatch -----------------------------------------------------------------
+
+  Tape& tape(int stage, int microbatch) {
+    std::unique_ptr<Tape>& at = tapes_[{stage, microbatch}];
+    if (at) return *at;
+    Tape::Surroundings around;
+    around.leaf = [this, microbatch](TensorId t) {
+      return graph_.value(t).parameter ? parameters_.whole(t) : leaf(t, microbatch);
+    };
+    around.convert = [this](TensorId t, Tensor data, std::span<const Step> steps, bool backward) {
+      tag_.phase = backward ? "backward" : "forward";
+      tag_.tensor = graph_.value(t).name;
+      return exchange_.convert(t, std::move(data), steps, tag_);
+    };
+    around.op = [this, microbatch](OpId op) {
+      return LocalOp(graph_, forward_, op, exchange_.rank(), microbatch);
+    };
+    around.before_forward = [this](OpId op) { sync_.before_forward(op); };
+    around.before_backward = [this](OpId op) { sync_.before_backward(op); };
+    around.after_backward = [this](OpId op) { sync_.after_backward(op); };
+    around.parameter_ready = [this](TensorId p, std::vector<Gradient> arrived) {
+      sync_.parameter_ready(p, std::move(arrived));
+    };
+    at = std::make_unique<Tape>(graph_, forward_, std::move(around));
+    return *at;
+  }
+
+  Tag tag_of(const Deed& deed, const char* phase) const {
+    return {phase, "", deed.chunk, deed.microbatch, {}, ""};
+  }
+
+  void forward(const Deed& deed) {
+    const int stage = place_.stage(deed.chunk);
+    const Where where{stage, deed.microbatch};
+    Tape& t = tape(stage, deed.microbatch);
+    tag_ = tag_of(deed, "forward");
+    sync_.begin_forward(stage, tag_);
+    for (size_t o = 0; o < graph_.ops.size(); ++o) {
+      if (graph_.ops[o].stage != stage) continue;
+      if (graph_.ops[o].is("transfer"))
+        t.receive(OpId(o), activations_[where].at(OpId(o)));
+      else
+        t.run(OpId(o));
+    }
+    for (const OpId op : transfers_into(stage + 1))
+      activations_[{stage + 1, deed.microbatch}][op] = t.outgoing(op);
+    keep_values(t, deed.microbatch);
+  }
+
+  void backward(const Deed& deed) {
+    const int stage = place_.stage(deed.chunk);
+    Tape& t = tape(stage, deed.microbatch);
+    std::vector<Tape::Root> roots;
+    std::vector<OpId> sent = gradients_into(stage + 1);
+    std::reverse(sent.begin(), sent.end());
+    for (const OpId op : sent)
+      roots.push_back(t.sent_root(op, gradients_[{stage + 1, deed.microbatch}].at(op)));
+    if (t.has(graph_.loss)) roots.push_back(t.loss_root());
+    tag_ = tag_of(deed, "backward");
+    sync_.begin_backward(stage, tag_, t.plan_backward(roots));
+    t.backward(std::move(roots));
+    for (const auto& [value, gradient] : t.leaf_gradients()) {
+      if (graph_.value(value).leaf())
+        keep_input_gradient({deed.microbatch, value}, gradient);
+      else
+        gradients_[{stage, deed.microbatch}][graph_.value(value).producer] = gradient.data;
+    }
+    tapes_.erase({stage, deed.microbatch});
+  }
+
+  // An input that two stages of this rank read has two gradients.
+  void keep_input_gradient(const RankReport::AtMicrobatch& at, const Gradient& gradient) {
+    const auto [it, fresh] =
+        report_.input_gradients.emplace(at, Held{gradient.data, gradient.held, {}});
+    if (!fresh) it->second.data = add(it->second.data, gradient.data);
+  }
+
+  void keep_values(const Tape& t, int64_t microbatch) {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      if (!value.leaf() && !value.routing && t.has(TensorId(v)))
+        report_.values[{microbatch, TensorId(v)}] = {t.value(TensorId(v)), forward_.layouts[v], {}};
+    }
+  }
+
+  // --- borders -----------------------------------------------------------------------------------
+
+  std::vector<OpId> transfers_into(int stage) const {
+    std::vector<OpId> ops;
+    for (size_t o = 0; o < graph_.ops.size(); ++o)
+      if (graph_.ops[o].stage == stage && graph_.ops[o].is("transfer")) ops.emplace_back(o);
+    return ops;
+  }
+
+  // Those whose receiver will send a gradient back: both ends know it from the model.
+  std::vector<OpId> gradients_into(int stage) const {
+    std::vector<OpId> ops;
+    for (const OpId op : transfers_into(stage)) {
+      const TensorId value = graph_.op(op).outputs[0];
+      if (reached_[value.at()] && is_differentiable(graph_.value(value).dtype)) ops.push_back(op);
+    }
+    return ops;
+  }
+
+  // The border that a message crosses is named by the later of its two stages.
+  void exchange(const Turn& turn) {
+    std::vector<Exchange::Message> list;
+    std::vector<std::pair<OpId, Border*>> into;
+    for (const Deed& deed : turn.deeds) {
+      const int stage = place_.stage(deed.chunk);
+      const bool gradient =
+          deed.doing == Doing::send_backward || deed.doing == Doing::recv_backward;
+      const bool send = deed.doing == Doing::send_forward || deed.doing == Doing::send_backward;
+      const bool downstream = send != gradient;  // the other end is the next stage
+      const int later = downstream ? stage + 1 : stage;
+      Border& border = (gradient ? gradients_ : activations_)[{later, deed.microbatch}];
+      for (const OpId op : gradient ? gradients_into(later) : transfers_into(later)) {
+        Tag tag = tag_of(deed, gradient ? "backward" : "forward");
+        const TensorId value = graph_.op(op).outputs[0];
+        tag.tensor = graph_.value(value).name;
+        const int peer = (downstream ? stage + 1 : stage - 1) % place_.ranks;
+        list.push_back({send, value, peer, send ? border.at(op) : Tensor(), std::move(tag)});
+        into.emplace_back(op, &border);
+      }
+    }
+    exchange_.messages(list, place_.batched);
+    for (size_t i = 0; i < list.size(); ++i)
+      if (!list[i].send) (*into[i].second)[into[i].first] = std::move(list[i].data);
+  }
+
+  const Graph& graph_;
+  const Forward& forward_;
+  const StepOptions& options_;
+  Exchange exchange_;
+  PipelinePlace place_;
+  Parameters parameters_;
+  GradientSync sync_;
+  std::vector<bool> reached_;
+  Tag tag_;  // of the stage and microbatch at hand
+  std::map<Where, std::unique_ptr<Tape>> tapes_;
+  std::map<Where, Border> activations_, gradients_;  // at the border into that stage
+  RankReport report_;
+};
+
+}  // namespace
+
+RankReport run_step(World& world, const Graph& graph, const Forward& forward,
+                    const StepOptions& options) {
+  return TrainingStep(world, graph, forward, options).run();
+}
+
+StepResult run_step_on(const Backend& backend, RunOptions run, const Graph& graph,
+                       const Forward& forward, const StepOptions& options) {
+  run.world_size = static_cast<int>(graph.mesh.world());
+  StepResult out{
+      backend.run(run,
+                  [&](World& world) { return pack(run_step(world, graph, forward, options)); }),
+      {}};
+  if (!out.result.reports || !out.result.ok()) return out;
+  for (const std::string& bytes : out.result.results) out.reports.push_back(unpack_report(bytes));
+  return out;
+}
+
+}  // namespace s2t

@@ -1,0 +1,437 @@
+#include "runtime/run/gradient_sync.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace s2t {
+namespace {
+
+Tensor zeros_like(const Tensor& t) {
+  return Tensor(t.shape(), t.dtype());
+}
+
+// The first, or the last, of the running ops that lie in a unit.
+OpId first_within(const std::vector<OpId>& running, const Parameters::Unit& u) {
+  for (const OpId op : running)
+    if (op >= u.first && op <= u.last) return op;
+  return {};
+}
+OpId last_within(const std::vector<OpId>& running, const Parameters::Unit& u) {
+  OpId found;
+  for (const OpId op : running)
+    if (op >= u.first && op <= u.last) found = op;
+  return found;
+}
+
+}  // namespace
+
+// --- when things happen --------------------------------------------------------------------------
+
+bool GradientSync::every_microbatch() const {
+  const SyncKind kind = graph_.sync.kind;
+  return graph_.sync.every_microbatch.value_or(kind == SyncKind::zero2 || kind == SyncKind::fsdp);
+}
+
+bool GradientSync::in_backward() const {
+  const SyncKind kind = graph_.sync.kind;
+  return every_microbatch() ||
+         graph_.sync.overlap.value_or(kind == SyncKind::bucketed || kind == SyncKind::zero2);
+}
+
+void GradientSync::begin_forward(int stage, const Tag& tag) {
+  stage_ = stage;
+  tag_ = tag;
+}
+
+void GradientSync::before_forward(OpId op) {
+  for (const Unit& u : parameters_.units())
+    if (u.stage == stage_ && u.first == op) parameters_.gather(u, tag_);
+}
+
+void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running) {
+  begin_forward(stage, tag);
+  const int64_t begun = ++backwards_[stage];
+  reduces_now_ = every_microbatch() || begun == graph_.microbatches;
+  if (begun == 1) plan_stage(stage, running);
+  gathers_.clear();
+  scatters_.clear();
+  std::vector<const Unit*> units;
+  for (const Unit& u : parameters_.units())
+    if (u.stage == stage) units.insert(units.begin(), &u);
+  std::stable_sort(units.begin(), units.end(), [](const Unit* a, const Unit* b) {
+    return std::tuple(a->root, -a->last.value) < std::tuple(b->root, -b->last.value);
+  });
+  const Unit* before = nullptr;
+  for (const Unit* u : units) {
+    if (const OpId end = last_within(running, *u); end.valid()) scatters_[end].push_back(u);
+    if (u->root || !graph_.sync.reshard_after_forward) continue;
+    parameters_.release(*u);
+    // Gathered right behind its predecessor, so that it is there when its turn comes.
+    const OpId start = first_within(running, before ? *before : *u);
+    if (start.valid()) gathers_[start].push_back(u);
+    before = u;
+  }
+}
+
+void GradientSync::before_backward(OpId op) {
+  if (const auto it = gathers_.find(op); it != gathers_.end())
+    for (const Unit* u : it->second) parameters_.gather(*u, tag_);
+}
+
+void GradientSync::parameter_ready(TensorId p, std::vector<Gradient> arrived) {
+  for (const Gradient& g : arrived) {
+    const auto leaf = std::find_if(leaves_.begin(), leaves_.end(), [&](const Leaf& l) {
+      return l.parameter == p && l.stage == stage_ && l.held == g.held;
+    });
+    if (leaf == leaves_.end())
+      throw Fault("the gradient of " + graph_.value(p).name + " is held in an unexpected way");
+    leaf->fresh = add(leaf->fresh, resized(g.data.cast(leaf->dtype), leaf->shape));
+  }
+}
+
+void GradientSync::after_backward(OpId op) {
+  if (!reduces_now_) return;
+  if (const auto it = scatters_.find(op); it != scatters_.end())
+    for (const Unit* u : it->second) scatter_unit(*u);
+  if (!in_backward()) return;
+  if (graph_.sync.kind == SyncKind::per_parameter)
+    for (size_t i = 0; i < leaves_.size(); ++i)
+      if (leaves_[i].ready == op) reduce_alone(i);
+  for (const Bucket& b : buckets_)
+    if (b.ready == op) reduce(b);
+}
+
+void GradientSync::finish() {
+  tag_ = {};
+  std::vector<size_t> order;
+  for (size_t i = 0; i < leaves_.size(); ++i) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tuple(leaves_[a].parameter, leaves_[a].stage) <
+           std::tuple(leaves_[b].parameter, leaves_[b].stage);
+  });
+  std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
+    return std::tuple(!a.closed, -a.ready.value) < std::tuple(!b.closed, -b.ready.value);
+  });
+  if (!in_backward()) {
+    if (graph_.sync.kind == SyncKind::per_parameter)
+      for (const size_t i : order) reduce_alone(i);
+    for (const Bucket& b : buckets_) reduce(b);
+  }
+  for (Leaf& leaf : leaves_) leaf.total = add(leaf.total, leaf.fresh);  // what nobody reduces
+  scale();
+  reduce_model_axes(order);
+  reduce_tied(order);
+  step();
+  if (graph_.sync.kind == SyncKind::zero1 || graph_.sync.kind == SyncKind::zero2)
+    for (const Bucket& b : buckets_) gather_updates(b);
+}
+
+// --- buckets -------------------------------------------------------------------------------------
+
+void GradientSync::plan_stage(int stage, const std::vector<OpId>& running) {
+  std::vector<size_t> to_reduce;
+  for (Leaf& leaf : leaves_of_stage(graph_, forward_, stage, running)) {
+    if (leaf.data) to_reduce.push_back(leaves_.size());
+    leaves_.push_back(std::move(leaf));
+  }
+  const SyncKind kind = graph_.sync.kind;
+  if (kind == SyncKind::bucketed || kind == SyncKind::zero1 || kind == SyncKind::zero2)
+    plan_buckets(std::move(to_reduce));
+}
+
+// reducer.cpp, compute_bucket_assignment_by_size over gradients in ready order: a bucket closes
+// when it has reached its limit, one open bucket per kind of gradient.
+void GradientSync::plan_buckets(std::vector<size_t> leaves) {
+  std::stable_sort(leaves.begin(), leaves.end(),
+                   [&](size_t a, size_t b) { return leaves_[a].ready > leaves_[b].ready; });
+  std::map<std::pair<AtomSet, DType>, Bucket> open;
+  std::map<std::pair<AtomSet, DType>, size_t> closed;
+  std::vector<Bucket> rest;
+  for (const size_t i : leaves) {
+    const Leaf& leaf = leaves_[i];
+    const auto kind = std::pair(leaf.data, leaf.dtype);
+    Bucket& bucket = open[kind];
+    bucket.leaves.push_back(i);
+    bucket.elements += elements(leaf.shape);
+    bucket.ready = leaf.ready;
+    if (bucket.elements * size_of(leaf.dtype) < limit(closed[kind])) continue;
+    ++closed[kind];
+    bucket.closed = true;
+    buckets_.push_back(std::move(bucket));
+    open.erase(kind);
+  }
+  for (auto& [kind, bucket] : open) rest.push_back(std::move(bucket));
+  std::stable_sort(rest.begin(), rest.end(),
+                   [](const Bucket& a, const Bucket& b) { return a.ready > b.ready; });
+  buckets_.insert(buckets_.end(), rest.begin(), rest.end());
+}
+
+// PyTorch DDP: 1 MiB for the first bucket so that communication starts early, then 25 MiB; one
+// bucket of any size in the first iteration. ZeRO: no limit unless stated.
+Count GradientSync::limit(size_t closed) const {
+  const GradientSyncDecl& sync = graph_.sync;
+  const bool ddp = sync.kind == SyncKind::bucketed;
+  if (ddp && sync.first_iteration) return UINT64_MAX;
+  const auto stated =
+      closed == 0 && sync.first_bucket_bytes ? sync.first_bucket_bytes : sync.bucket_bytes;
+  if (stated) return static_cast<Count>(*stated);
+  return !ddp ? static_cast<Count>(INT64_MAX) : closed == 0 ? Count{1} << 20 : Count{25} << 20;
+}
+
+// --- reductions ----------------------------------------------------------------------------------
+
+Tag GradientSync::tag_for(const char* phase, const std::vector<size_t>& leaves) const {
+  Tag tag;
+  tag.phase = phase;
+  tag.chunk = tag_.chunk;
+  if (every_microbatch()) tag.microbatch = tag_.microbatch;
+  for (const size_t i : leaves) tag.members.push_back(graph_.value(leaves_[i].parameter).name);
+  tag.tensor = tag.members[0];
+  return tag;
+}
+
+Family GradientSync::family_of(const std::vector<size_t>& leaves, AtomSet atoms) const {
+  return family_over(graph_, atoms, graph_.value(leaves_[leaves[0]].parameter).expert);
+}
+
+void GradientSync::now_whole(Leaf& leaf, AtomSet atoms) {
+  for (size_t a = 0; a < graph_.atoms(); ++a)
+    if (contains(atoms, AtomIndex(a))) leaf.after[AtomIndex(a)] = Placement::R();
+  leaf.fresh = zeros_like(leaf.fresh);
+}
+
+void GradientSync::reduce_alone(size_t i) {
+  Leaf& leaf = leaves_[i];
+  if (!leaf.data) return;
+  const Tensor sum =
+      exchange_.all_reduce(leaf.fresh, family_of({i}, leaf.data), tag_for("grad_sync", {i}));
+  leaf.total = add(leaf.total, sum);
+  now_whole(leaf, leaf.data);
+}
+
+void GradientSync::reduce(const Bucket& bucket) {
+  if (graph_.sync.kind != SyncKind::bucketed) return reduce_scatter(bucket);
+  std::vector<const Tensor*> fresh;
+  std::vector<Tensor*> back;
+  for (const size_t i : bucket.leaves) fresh.push_back(&leaves_[i].fresh);
+  const AtomSet data = leaves_[bucket.leaves[0]].data;
+  const Tensor sum = exchange_.all_reduce(flattened(fresh), family_of(bucket.leaves, data),
+                                          tag_for("grad_sync", bucket.leaves));
+  for (const size_t i : bucket.leaves) back.push_back(&leaves_[i].fresh);
+  unflatten(sum, back);
+  for (const size_t i : bucket.leaves) {
+    leaves_[i].total = add(leaves_[i].total, leaves_[i].fresh);
+    now_whole(leaves_[i], data);
+  }
+}
+
+// The flat bucket is padded to equal parts; this rank's part of the sum lands in `total`.
+void GradientSync::reduce_scatter(const Bucket& bucket) {
+  const AtomSet data = leaves_[bucket.leaves[0]].data;
+  const int64_t n = graph_.mesh.size(data);
+  const auto size = static_cast<int64_t>(bucket.elements), part = (size + n - 1) / n;
+  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data) * part;
+  std::vector<const Tensor*> fresh, totals;
+  std::vector<Tensor*> back;
+  for (const size_t i : bucket.leaves) fresh.push_back(&leaves_[i].fresh);
+  const Tensor sum =
+      exchange_.reduce_scatter(flattened(fresh, part * n), family_of(bucket.leaves, data),
+                               tag_for("grad_sync", bucket.leaves));
+  for (const size_t i : bucket.leaves) totals.push_back(&leaves_[i].total);
+  Tensor total = flattened(totals, part * n);
+  paste(total, add(slice(total, 0, mine, part), sum), 0, mine);
+  for (const size_t i : bucket.leaves) back.push_back(&leaves_[i].total);
+  unflatten(total, back);
+  int64_t at = 0;
+  for (const size_t i : bucket.leaves) {
+    Leaf& leaf = leaves_[i];
+    const int64_t end = at + leaf.total.size();
+    const int64_t from = std::clamp(mine, at, end), to = std::clamp(mine + part, at, end);
+    leaf.owned = {{from - at, to - at}};
+    now_whole(leaf, data);
+    at = end;
+  }
+}
+
+void GradientSync::scatter_unit(const Unit& unit) {
+  std::map<std::pair<AtomSet, DType>, std::vector<size_t>> groups;
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    if (leaves_[i].stage == stage_ && leaves_[i].data &&
+        std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))
+      groups[{leaves_[i].data, leaves_[i].dtype}].push_back(i);
+  for (const auto& [key, leaves] : groups) {
+    const int64_t n = graph_.mesh.size(key.first);
+    const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), key.first);
+    std::vector<Tensor> blocks;  // rank by rank, parameter by parameter
+    for (int64_t r = 0; r < n; ++r)
+      for (const size_t i : leaves) blocks.push_back(rows_of(leaves_[i].fresh, leaves_[i], n, r));
+    std::vector<const Tensor*> all;
+    for (const Tensor& b : blocks) all.push_back(&b);
+    const Tensor sum = exchange_.reduce_scatter(flattened(all), family_of(leaves, key.first),
+                                                tag_for("grad_sync", leaves));
+    int64_t at = 0;
+    for (const size_t i : leaves) {
+      Leaf& leaf = leaves_[i];
+      const Tensor block = rows_of(leaf.fresh, leaf, n, mine);
+      add_rows(leaf, n, mine, slice(sum, 0, at, block.size()).reshaped(block.shape()));
+      at += block.size();
+      now_whole(leaf, key.first);
+    }
+  }
+}
+
+// Rows r of n equal, rounded-up parts of a gradient along dim 0.
+Tensor GradientSync::rows_of(const Tensor& t, const Leaf& leaf, int64_t n, int64_t r) const {
+  const int64_t each = parameters_.rows_per_rank(leaf.parameter, n);
+  Shape shape = t.shape().empty() ? Shape{1} : t.shape();
+  const Tensor rows = t.reshaped(shape);
+  shape[0] = each * n;
+  return slice(resized(rows, shape), 0, r * each, each);
+}
+
+void GradientSync::add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows) {
+  const Shape shape = leaf.total.shape().empty() ? Shape{1} : leaf.total.shape();
+  Shape padded = shape;
+  padded[0] = rows.shape()[0] * n;
+  Tensor total = resized(leaf.total.reshaped(shape), padded);
+  const int64_t begin = r * rows.shape()[0];
+  paste(total, add(slice(total, 0, begin, rows.shape()[0]), rows), 0, begin);
+  leaf.total = resized(total, shape).reshaped(leaf.total.shape());
+  const int64_t row = rows.shape()[0] ? rows.size() / rows.shape()[0] : 0;
+  const int64_t size = leaf.total.size();
+  leaf.owned = {{std::min(begin * row, size), std::min((begin + rows.shape()[0]) * row, size)}};
+}
+
+// Gradients that are still terms on model axes (norm weights under sequence parallelism).
+void GradientSync::reduce_model_axes(const std::vector<size_t>& order) {
+  std::map<std::tuple<int, AtomSet, DType>, std::vector<size_t>> groups;
+  for (const size_t i : order)
+    if (leaves_[i].model)
+      groups[{leaves_[i].stage, leaves_[i].model, leaves_[i].dtype}].push_back(i);
+  for (const auto& [key, leaves] : groups) {
+    std::vector<std::vector<size_t>> calls;
+    for (const size_t i : leaves)
+      if (calls.empty() || !graph_.switches.coalesce_model_sync)
+        calls.push_back({i});
+      else
+        calls.back().push_back(i);
+    for (const auto& call : calls) {
+      std::vector<const Tensor*> totals;
+      std::vector<Tensor*> back;
+      for (const size_t i : call) totals.push_back(&leaves_[i].total);
+      const Tensor sum = exchange_.all_reduce(flattened(totals), family_of(call, std::get<1>(key)),
+                                              tag_for("grad_sync", call));
+      for (const size_t i : call) back.push_back(&leaves_[i].total);
+      unflatten(sum, back);
+      for (const size_t i : call) now_whole(leaves_[i], std::get<1>(key));
+    }
+  }
+}
+
+// A parameter that lives on several stages: each has the gradient of its own uses.
+void GradientSync::reduce_tied(const std::vector<size_t>& order) {
+  std::set<TensorId> done;
+  for (const size_t i : order) {
+    Leaf& leaf = leaves_[i];
+    const auto family = family_of_tied(graph_, leaf.parameter);
+    if (!family || !done.insert(leaf.parameter).second) continue;
+    for (const size_t other : order)
+      if (other != i && leaves_[other].parameter == leaf.parameter) {
+        leaf.total = add(leaf.total, leaves_[other].total);
+        leaves_[other].total = zeros_like(leaf.total);
+      }
+    leaf.total = exchange_.all_reduce(leaf.total, *family, tag_for("grad_sync", {i}));
+  }
+}
+
+void GradientSync::scale() {
+  const int64_t divisor = mean_divisor_of_sync(graph_);
+  if (divisor == 1 || options_.hooks.skip_gradient_scale) return;
+  for (Leaf& leaf : leaves_) leaf.total = scaled(leaf.total, 1.0 / static_cast<double>(divisor));
+}
+
+// --- the step ------------------------------------------------------------------------------------
+
+// All that this rank knows of a parameter's gradient, in one buffer. Where one leaf holds terms and
+// another the whole, one rank of the axis keeps the whole.
+std::map<TensorId, Held> GradientSync::gradients() const {
+  std::map<TensorId, Held> out;
+  for (const Leaf& leaf : leaves_) {
+    const auto [at, fresh] = out.emplace(leaf.parameter, Held{leaf.total, leaf.after, leaf.owned});
+    if (fresh) continue;
+    Held& sum = at->second;
+    Tensor mine = leaf.total;
+    for (size_t a = 0; a < graph_.atoms(); ++a) {
+      const AtomIndex atom(a);
+      if (sum.layout[atom] == leaf.after[atom]) continue;
+      const bool keeps = graph_.mesh.coordinate(exchange_.rank(), atom) == 0;
+      Tensor& whole = sum.layout[atom].is_replicate() ? sum.data : mine;
+      if (!keeps) whole = zeros_like(whole);
+      sum.layout[atom] = Placement::P();
+    }
+    sum.data = add(sum.data, mine);
+  }
+  return out;
+}
+
+void GradientSync::step() {
+  for (const auto& [p, gradient] : gradients()) {
+    Tensor change = scaled(gradient.data, -options_.learning_rate);
+    if (parameters_.sharded(p)) {
+      Tensor& part = parameters_.part(p);
+      const Leaf& leaf = *std::find_if(leaves_.begin(), leaves_.end(),
+                                       [&](const Leaf& l) { return l.parameter == p; });
+      const int64_t n = graph_.mesh.size(leaf.data);
+      const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), leaf.data);
+      part = add(part, rows_of(change, leaf, n, mine));
+      continue;
+    }
+    Tensor& local = parameters_.local(p);
+    if (!gradient.owned.empty()) {  // the others' parts come with the gather
+      Tensor kept = zeros_like(change);
+      const Stretch& s = gradient.owned[0];
+      const Tensor flat = change.reshaped({change.size()});
+      Tensor out = kept.reshaped({change.size()});
+      paste(out, slice(flat, 0, s.begin, s.end - s.begin), 0, s.begin);
+      change = out.reshaped(change.shape());
+    }
+    local = add(local, resized(change, local.shape()));
+  }
+}
+
+// ZeRO: everybody sends the part of the bucket that it updated.
+void GradientSync::gather_updates(const Bucket& bucket) {
+  const Leaf& first = leaves_[bucket.leaves[0]];
+  const int64_t n = graph_.mesh.size(first.data);
+  const auto size = static_cast<int64_t>(bucket.elements), part = (size + n - 1) / n;
+  std::vector<Tensor> now;
+  std::vector<const Tensor*> views;
+  std::vector<Tensor*> back;
+  for (const size_t i : bucket.leaves)
+    now.push_back(resized(parameters_.local(leaves_[i].parameter), leaves_[i].shape));
+  for (const Tensor& t : now) views.push_back(&t);
+  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), first.data);
+  const Tensor all =
+      exchange_.all_gather(slice(flattened(views, part * n), 0, mine * part, part),
+                           family_of(bucket.leaves, first.data), tag_for("step", bucket.leaves));
+  for (Tensor& t : now) back.push_back(&t);
+  unflatten(all, back);
+  for (size_t k = 0; k < now.size(); ++k) {
+    Tensor& local = parameters_.local(leaves_[bucket.leaves[k]].parameter);
+    local = resized(now[k], local.shape());
+  }
+}
+
+std::map<TensorId, Held> GradientSync::updated() const {
+  std::map<TensorId, Held> out;
+  for (const Leaf& leaf : leaves_) {
+    const Value& v = graph_.value(leaf.parameter);
+    Held held{parameters_.current(leaf.parameter), v.layout, {}};
+    if (parameters_.sharded(leaf.parameter)) held.owned = leaf.owned;
+    out.emplace(leaf.parameter, std::move(held));
+  }
+  return out;
+}
+
+}  // namespace s2t

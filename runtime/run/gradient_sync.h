@@ -1,0 +1,90 @@
+// How gradients become whole and parameters move on: the layer that data-parallel wrappers are.
+//
+// Known here: gradients as the tape hands them over (hooks), and when each kind of synchronisation
+// acts:
+//   per_parameter  one all-reduce each, after the backward (or as each becomes ready)
+//   bucketed       PyTorch DDP: buckets in ready order, closed at their limit, sent when complete
+//   zero1, zero2   a reduce-scatter per bucket; after the step everybody gathers the parts
+//   fsdp           parameters gathered per unit, gradients reduce-scattered per unit
+// then what is still a sum of terms on model axes, then parameters shared by stages, then the step
+// (SGD). Written from the frameworks' sources, not from any prediction: reducer.cpp,
+// fully_shard, Megatron finalize_model_grads.py.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "runtime/run/leaves.h"
+#include "runtime/run/parameters.h"
+
+namespace s2t {
+
+class GradientSync {
+ public:
+  GradientSync(const Graph& graph, const Forward& forward, Exchange& exchange,
+               Parameters& parameters, const StepOptions& options)
+      : graph_(graph),
+        forward_(forward),
+        exchange_(exchange),
+        parameters_(parameters),
+        options_(options) {}
+
+  // One stage with one microbatch at a time.
+  void begin_forward(int stage, const Tag& tag);
+  void before_forward(OpId op);
+  void begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running);
+  void before_backward(OpId op);
+  void parameter_ready(TensorId p, std::vector<Gradient> arrived);
+  void after_backward(OpId op);
+
+  void finish();  // after the last backward: everything that is left, then the step
+
+  std::map<TensorId, Held> gradients() const;
+  std::map<TensorId, Held> updated() const;
+
+ private:
+  struct Bucket {
+    std::vector<size_t> leaves;  // indices into leaves_
+    Count elements = 0;
+    bool closed = false;
+    OpId ready;
+  };
+  using Unit = Parameters::Unit;
+
+  void plan_stage(int stage, const std::vector<OpId>& running);
+  void plan_buckets(std::vector<size_t> leaves);
+  Count limit(size_t closed) const;
+  bool every_microbatch() const;
+  bool in_backward() const;
+  Tag tag_for(const char* phase, const std::vector<size_t>& leaves) const;
+  Family family_of(const std::vector<size_t>& leaves, AtomSet atoms) const;
+
+  void now_whole(Leaf& leaf, AtomSet atoms);
+  void reduce_alone(size_t leaf);
+  void reduce(const Bucket& bucket);
+  void reduce_scatter(const Bucket& bucket);
+  void scatter_unit(const Unit& unit);
+  Tensor rows_of(const Tensor& t, const Leaf& leaf, int64_t n, int64_t r) const;
+  void add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows);
+  void reduce_model_axes(const std::vector<size_t>& order);
+  void reduce_tied(const std::vector<size_t>& order);
+  void scale();
+  void step();
+  void gather_updates(const Bucket& bucket);
+
+  const Graph& graph_;
+  const Forward& forward_;
+  Exchange& exchange_;
+  Parameters& parameters_;
+  const StepOptions& options_;
+
+  std::vector<Leaf> leaves_;
+  std::vector<Bucket> buckets_;
+  std::map<int, int64_t> backwards_;  // per stage, begun so far
+  int stage_ = 0;
+  Tag tag_;
+  bool reduces_now_ = false;
+  std::map<OpId, std::vector<const Unit*>> gathers_, scatters_;  // of the running backward
+};
+
+}  // namespace s2t

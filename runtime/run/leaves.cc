@@ -1,0 +1,94 @@
+#include "runtime/run/leaves.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace s2t {
+namespace {
+
+// How the gradient of operand `operand` of `op` arrives: what the tape's tags will say.
+Layout expected_tag(const Graph& graph, const Forward& forward, OpId id, size_t operand) {
+  Layout arrived(graph.mesh);
+  for (size_t a = 0; a < graph.atoms(); ++a)
+    arrived[AtomIndex(a)] = graph.per_rank[a] ? Placement::P() : Placement::R();
+  const Op& op = graph.op(id);
+  const OpPlan& plan = forward.ops[id.at()];
+  const Layout held = kernel_tag(graph, op, plan, operand, arrived);
+  const Layout& produced = forward.layouts[op.inputs[operand].at()];
+  return plan.conversions[operand] < 0 ? held : home_of(graph, produced, held);
+}
+
+Leaf make_leaf(const Graph& graph, TensorId p, int stage, const Layout& held) {
+  const Value& v = graph.value(p);
+  Leaf leaf;
+  leaf.parameter = p;
+  leaf.stage = stage;
+  leaf.held = leaf.after = held;
+  leaf.dtype = graph.sync.dtype.value_or(v.dtype);
+  leaf.shape = local_shape(v.shape, v.layout, graph.mesh);
+  leaf.fresh = leaf.total = Tensor(leaf.shape, leaf.dtype);
+  const AtomSet allowed = synchronised_over(graph, p);
+  for (size_t a = 0; a < graph.atoms(); ++a) {
+    if (!held[AtomIndex(a)].is_partial()) continue;
+    if (contains(allowed, AtomIndex(a)))
+      leaf.data |= atom_bit(AtomIndex(a));
+    else if (!graph.per_rank[a])
+      leaf.model |= atom_bit(AtomIndex(a));
+  }
+  return leaf;
+}
+
+}  // namespace
+
+std::vector<Leaf> leaves_of_stage(const Graph& graph, const Forward& forward, int stage,
+                                  const std::vector<OpId>& running) {
+  std::vector<Leaf> leaves;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (!value.parameter || !value.requires_grad) continue;
+    const size_t first = leaves.size();
+    OpId ready;
+    for (const OpId id : running)
+      for (size_t i = 0; i < graph.op(id).inputs.size(); ++i) {
+        if (graph.op(id).inputs[i] != TensorId(v) || !carries_gradient(graph, graph.op(id), i))
+          continue;
+        ready = id;
+        const Layout held = expected_tag(graph, forward, id, i);
+        if (std::none_of(leaves.begin() + static_cast<long>(first), leaves.end(),
+                         [&](const Leaf& l) { return l.held == held; }))
+          leaves.push_back(make_leaf(graph, TensorId(v), stage, held));
+      }
+    for (size_t l = first; l < leaves.size(); ++l) leaves[l].ready = ready;
+  }
+  return leaves;
+}
+
+int64_t mean_divisor_of_sync(const Graph& graph) {
+  if (graph.sync.kind == SyncKind::none || !graph.sync.mean) return 1;
+  AtomSet atoms = 0;
+  for (const std::string& name : graph.sync.axes)
+    if (const Axis* axis = graph.mesh.find(name)) atoms |= axis->atoms;
+  return graph.mesh.size(graph.sync.axes.empty() ? graph.data_atoms : atoms);
+}
+
+Tensor flattened(const std::vector<const Tensor*>& tensors, int64_t padded_to) {
+  int64_t n = 0;
+  for (const Tensor* t : tensors) n += t->size();
+  Tensor flat({std::max(n, padded_to)}, tensors[0]->dtype());
+  std::byte* to = flat.writable_bytes();
+  for (const Tensor* t : tensors) {
+    if (t->byte_size()) std::memcpy(to, t->bytes(), t->byte_size());
+    to += t->byte_size();
+  }
+  return flat;
+}
+
+void unflatten(const Tensor& flat, const std::vector<Tensor*>& tensors) {
+  const std::byte* from = flat.bytes();
+  for (Tensor* t : tensors) {
+    if (t->byte_size()) std::memcpy(t->writable_bytes(), from, t->byte_size());
+    from += t->byte_size();
+  }
+}
+
+}  // namespace s2t

@@ -1,0 +1,140 @@
+#include "runtime/run/parameters.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "runtime/run/leaves.h"
+#include "runtime/run/shard.h"
+
+namespace s2t {
+namespace {
+
+// Rows along dim 0; a scalar is one row.
+Shape as_rows(Shape shape) {
+  return shape.empty() ? Shape{1} : shape;
+}
+
+}  // namespace
+
+Parameters::Parameters(const Graph& graph, Exchange& exchange, std::map<TensorId, Tensor> local)
+    : graph_(graph), exchange_(exchange), local_(std::move(local)) {
+  for (const auto& [p, t] : local_) shapes_[p] = t.shape();
+  if (graph.sync.kind != SyncKind::fsdp) return;
+  find_units();
+  for (auto& [p, t] : local_) {
+    const AtomSet atoms = shards_over(p);
+    if (!atoms) continue;
+    const int64_t n = graph_.mesh.size(atoms), each = rows_per_rank(p, n);
+    Shape padded = as_rows(t.shape());
+    padded[0] = each * n;
+    const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), atoms);
+    parts_[p] = slice(resized(t.reshaped(as_rows(t.shape())), padded), 0, mine * each, each);
+  }
+  for (const auto& [p, part] : parts_) local_.erase(p);
+}
+
+const Tensor& Parameters::whole(TensorId p) const {
+  const auto it = local_.find(p);
+  if (it == local_.end()) throw Fault(graph_.value(p).name + " is used before it was gathered");
+  return it->second;
+}
+
+int64_t Parameters::rows_per_rank(TensorId p, int64_t n) const {
+  return (as_rows(shapes_.at(p))[0] + n - 1) / n;
+}
+
+AtomSet Parameters::shards_over(TensorId p) const {
+  AtomSet atoms = 0;
+  const AtomSet allowed = synchronised_over(graph_, p);
+  for (size_t a = 0; a < graph_.atoms(); ++a)
+    if (contains(allowed, AtomIndex(a)) && graph_.value(p).layout[AtomIndex(a)].is_replicate())
+      atoms |= atom_bit(AtomIndex(a));
+  return atoms;
+}
+
+void Parameters::find_units() {
+  std::set<std::string> named;
+  for (const auto& names : graph_.sync.units) named.insert(names.begin(), names.end());
+  std::vector<std::string> rest;
+  for (const Value& v : graph_.values)
+    if (v.parameter && !named.count(v.name)) rest.push_back(v.name);
+  for (int stage = 0; stage < graph_.stages; ++stage) {
+    for (const auto& names : graph_.sync.units) add_unit(names, stage, false);
+    add_unit(rest, stage, true);
+  }
+  std::stable_sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
+    return std::tuple(a.stage, !a.root, a.first) < std::tuple(b.stage, !b.root, b.first);
+  });
+}
+
+void Parameters::add_unit(const std::vector<std::string>& names, int stage, bool root) {
+  Unit unit{{}, {}, {}, stage, root};
+  const auto span = [&](OpId op) {
+    if (!unit.first.valid() || op < unit.first) unit.first = op;
+    if (!unit.last.valid() || op > unit.last) unit.last = op;
+  };
+  for (const auto& [p, shape] : shapes_) {
+    if (std::find(names.begin(), names.end(), graph_.value(p).name) == names.end()) continue;
+    bool here = false;
+    for (const Use& use : graph_.value(p).uses)
+      if (graph_.op(use.op).stage == stage) {
+        here = true;
+        span(use.op);
+      }
+    if (here) unit.members.push_back(p);
+  }
+  if (unit.members.empty()) return;
+  for (size_t o = 0; root && o < graph_.ops.size(); ++o)
+    if (graph_.ops[o].stage == stage) span(OpId(o));
+  units_.push_back(std::move(unit));
+}
+
+void Parameters::gather(const Unit& unit, const Tag& tag) {
+  std::map<std::pair<AtomSet, DType>, std::vector<TensorId>> groups;
+  for (const TensorId p : unit.members)
+    if (sharded(p)) groups[{shards_over(p), graph_.value(p).dtype}].push_back(p);
+  for (const auto& [key, members] : groups) {
+    const int64_t n = graph_.mesh.size(key.first);
+    std::vector<const Tensor*> parts;
+    Tag named = tag;
+    for (const TensorId p : members) {
+      parts.push_back(&parts_.at(p));
+      named.members.push_back(graph_.value(p).name);
+    }
+    named.tensor = named.members[0];
+    const Family family = family_over(graph_, key.first, graph_.value(members[0]).expert);
+    const Tensor all = exchange_.all_gather(flattened(parts), family, named);
+    const int64_t each = all.size() / n;
+    int64_t at = 0;
+    for (const TensorId p : members) {
+      const Tensor& part = parts_.at(p);
+      Shape padded = part.shape();
+      padded[0] *= n;
+      Tensor whole(padded, part.dtype());
+      for (int64_t r = 0; r < n; ++r)
+        paste(whole, slice(all, 0, r * each + at, part.size()).reshaped(part.shape()), 0,
+              r * part.shape()[0]);
+      local_[p] = resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
+      at += part.size();
+    }
+  }
+}
+
+void Parameters::release(const Unit& unit) {
+  for (const TensorId p : unit.members)
+    if (sharded(p)) local_.erase(p);
+}
+
+Tensor Parameters::current(TensorId p) const {
+  if (!sharded(p)) return local_.at(p);
+  const Tensor& part = parts_.at(p);
+  const int64_t n = graph_.mesh.size(shards_over(p));
+  Shape padded = part.shape();
+  padded[0] *= n;
+  Tensor whole(padded, part.dtype());
+  paste(whole, part, 0, graph_.mesh.coordinate(exchange_.rank(), shards_over(p)) * part.shape()[0]);
+  return resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
+}
+
+}  // namespace s2t

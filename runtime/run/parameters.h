@@ -1,0 +1,56 @@
+// The parameters of one rank: whole, or in parts that are gathered for use (fully sharded).
+//
+// A *unit* is a set of parameters that are gathered together; parameters in no unit belong to the
+// root, which spans its stage and stays gathered between forward and backward. Source:
+// torch.distributed.fsdp fully_shard: every parameter is padded on dim 0 to a multiple of the
+// group; in the backward each unit's gather is issued one unit early. Not known here: gradients.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/run/exchange.h"
+
+namespace s2t {
+
+class Parameters {
+ public:
+  Parameters(const Graph& graph, Exchange& exchange, std::map<TensorId, Tensor> local);
+
+  // As ops read it. Fault while its unit is not gathered.
+  const Tensor& whole(TensorId p) const;
+
+  struct Unit {
+    std::vector<TensorId> members;
+    OpId first, last;  // ops that use it
+    int stage = 0;
+    bool root = false;
+  };
+  const std::vector<Unit>& units() const { return units_; }  // none unless fully sharded
+  void gather(const Unit& unit, const Tag& tag);
+  void release(const Unit& unit);
+
+  // Fully sharded: rows of dim 0 that each of n ranks keeps, rounded up.
+  int64_t rows_per_rank(TensorId p, int64_t n) const;
+  bool sharded(TensorId p) const { return parts_.count(p) != 0; }
+  Tensor& part(TensorId p) { return parts_.at(p); }
+  Tensor& local(TensorId p) { return local_.at(p); }
+  // The rank's current value in a buffer of the whole local shape.
+  Tensor current(TensorId p) const;
+
+ private:
+  void find_units();
+  void add_unit(const std::vector<std::string>& names, int stage, bool root);
+  AtomSet shards_over(TensorId p) const;
+
+  const Graph& graph_;
+  Exchange& exchange_;
+  std::map<TensorId, Tensor> local_;  // whole on this rank
+  std::map<TensorId, Tensor> parts_;  // fully sharded: this rank's rows
+  std::map<TensorId, Shape> shapes_;
+  std::vector<Unit> units_;
+};
+
+}  // namespace s2t
