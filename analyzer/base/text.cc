@@ -7,6 +7,8 @@
 namespace s2t {
 namespace {
 
+constexpr size_t kMostGuesses = 20000;  // nobody waits for more
+
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -64,10 +66,12 @@ std::string closest(std::string_view word, std::span<const std::string> candidat
   const size_t limit = word.size() <= 2 ? 1 : word.size() <= 5 ? 2 : 3;
   size_t best = limit + 1;
   std::string found;
-  for (const std::string& candidate : candidates) {
-    if (candidate == word || candidate.size() > 96) continue;
+  for (const std::string& candidate : candidates.first(std::min(candidates.size(), kMostGuesses))) {
+    const size_t longer = std::max(word.size(), candidate.size());
+    const size_t shorter = std::min(word.size(), candidate.size());
+    if (candidate == word || longer - shorter > limit) continue;  // lengths alone differ too much
     const size_t d = edit_distance(word, candidate);
-    if (d < best && d < std::max(word.size(), candidate.size())) {
+    if (d < best && d < longer) {
       best = d;
       found = candidate;
     }

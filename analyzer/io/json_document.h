@@ -20,7 +20,7 @@ enum class JsonKind : uint8_t { null, boolean, number, string, array, object };
 
 struct JsonLimits {
   size_t depth = 200;         // arrays and objects inside each other
-  size_t values = 4'000'000;  // in the whole document
+  size_t values = 1'000'000;  // in the whole document
 };
 
 struct JsonNode {

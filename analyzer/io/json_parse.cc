@@ -204,7 +204,8 @@ class TreeBuilder {
     for (size_t i = 1; i < members.size(); ++i) {
       const JsonNode& first = nodes_[members[i - 1]];
       const JsonNode& second = nodes_[members[i]];
-      if (first.key == second.key) duplicates_.emplace_back(members[i - 1], members[i]);
+      if (first.key == second.key && duplicates_.size() < Diagnostics::kMost)
+        duplicates_.emplace_back(members[i - 1], members[i]);
     }
   }
 

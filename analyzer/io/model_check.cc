@@ -12,6 +12,9 @@
 namespace s2t {
 namespace {
 
+constexpr size_t kMostKnown = 10000;      // names that an unknown one is compared with
+constexpr size_t kMostSteps = 2'000'000;  // of all searches for cycles together
+
 std::string op_words(const Model& model, size_t op) {
   return fmt::format("op {} ({})", op, quoted(model.ops[op].name));
 }
@@ -38,10 +41,10 @@ class Dataflow {
   // Whether an unknown name is a mistake of its own: not where names are missing by another.
   bool tells_unknown() const { return complete_ || !sink_.any(); }
 
-  // Results of the ops before `op`, the nearest first.
+  // Results of the ops before `op`, the nearest first, as far as a guess looks.
   std::vector<std::string> results_before(size_t op) const {
     std::vector<std::string> names;
-    while (op-- > 0)
+    while (op-- > 0 && names.size() < kMostKnown)
       for (const std::string& out : model_.ops[op].outputs)
         if (!out.empty()) names.push_back(out);
     return names;
@@ -93,7 +96,8 @@ class Dataflow {
 
   void unknown_input(size_t op, const std::string& name, const std::string& at) {
     std::vector<std::string> known = results_before(op);
-    known.insert(known.end(), leaves_.begin(), leaves_.end());
+    const size_t leaves = std::min(leaves_.size(), kMostKnown);
+    known.insert(known.end(), leaves_.begin(), leaves_.begin() + static_cast<ptrdiff_t>(leaves));
     sink_.add({at, fmt::format("no tensor named {}", quoted(name)),
                known.empty() ? "a tensor of \"tensors\""
                              : fmt::format("one known before op {} ({})", op, quoted_list(known)),
@@ -101,24 +105,32 @@ class Dataflow {
   }
 
   void not_yet_there(size_t op, size_t producer, const std::string& name, const std::string& at) {
-    const std::vector<std::string> cycle = path(op, producer);
-    if (cycle.empty())
-      return sink_.add(
-          {at,
-           fmt::format("{} is made only later, by {}", quoted(name), op_words(model_, producer)),
-           fmt::format("a tensor made before op {}", op),
-           fmt::format("Move op {} before op {}.", producer, op), "op-order"});
-    sink_.add({at,
-               fmt::format("{} needs itself: {} -> {}", quoted(name), name, join(cycle, " -> ")),
-               "ops without a cycle", "", "cycle"});
+    const std::vector<std::string> cycle = path(op, producer, name);
+    if (!cycle.empty())
+      return sink_.add({at,
+                        fmt::format("{} needs itself: {} -> {}", quoted(name), name, chain(cycle)),
+                        "ops without a cycle", "", "cycle"});
+    const bool sure = steps_ < kMostSteps;
+    sink_.add(
+        {at, fmt::format("{} is made only later, by {}", quoted(name), op_words(model_, producer)),
+         fmt::format("a tensor made before op {}", op),
+         sure ? fmt::format("Move op {} before op {}.", producer, op) : "", "op-order"});
   }
 
-  // The tensors on the way from `from` to the results of `to`, along inputs; empty if none.
-  std::vector<std::string> path(size_t from, size_t to) const {
+  static std::string chain(std::vector<std::string> names) {
+    if (names.size() > 8) {
+      names.erase(names.begin() + 6, names.end() - 1);
+      names.insert(names.end() - 1, "...");
+    }
+    return join(names, " -> ");
+  }
+
+  // The tensors on the way from op `from` to `last`, a result of op `to`; empty if there is none.
+  std::vector<std::string> path(size_t from, size_t to, const std::string& last) const {
     std::map<size_t, std::pair<size_t, std::string>> came;  // op -> (op before it, tensor between)
     std::deque<size_t> open{from};
     came[from] = {from, ""};
-    while (!open.empty() && (!came.count(to) || to == from)) {
+    while (!open.empty() && (to == from || !came.count(to)) && steps_++ < kMostSteps) {
       const size_t op = open.front();
       open.pop_front();
       if (op == to) break;
@@ -126,9 +138,9 @@ class Dataflow {
         if (came.emplace(user, std::pair{op, tensor}).second) open.push_back(user);
     }
     if (!came.count(to)) return {};
-    std::vector<std::string> names{model_.ops[to].outputs[0]};
-    for (size_t op = to; op != from; op = came[op].first)
-      names.insert(names.begin(), came[op].second);
+    std::vector<std::string> names{last};
+    for (size_t op = to; op != from; op = came[op].first) names.push_back(came[op].second);
+    std::reverse(names.begin(), names.end());
     return names;
   }
 
@@ -153,6 +165,7 @@ class Dataflow {
   std::vector<std::string> leaves_;
   std::set<std::string> leaf_set_;
   bool complete_ = true;  // every op and tensor has names, and each only once
+  mutable size_t steps_ = 0;
   mutable std::map<std::string, std::vector<size_t>> consumers_;  // filled when first asked for
 };
 
@@ -160,11 +173,11 @@ class Dataflow {
 void check_result(const Dataflow& flow, const std::string& name, const std::string& at,
                   std::string_view leaf_advice, const Model& model, Diagnostics& sink) {
   if (flow.is_result(name) || sink.full()) return;
-  std::vector<std::string> known = flow.results_before(model.ops.size());
   if (flow.is_leaf(name))
     return sink.add({at, fmt::format("{} is no op's output", quoted(name)), "the output of an op",
                      std::string(leaf_advice), "not-a-result"});
   if (!flow.tells_unknown()) return;
+  const std::vector<std::string> known = flow.results_before(model.ops.size());
   sink.add({at, fmt::format("no tensor named {}", quoted(name)),
             known.empty() ? "the output of an op"
                           : fmt::format("the output of an op ({})", quoted_list(known)),
