@@ -36,7 +36,7 @@ std::optional<std::string> read_placement(const JsonCursor& at, std::optional<si
   if (*dim < dims) return text;
   const std::string expected = dims == 0 ? "\"R\" or \"P\", for a scalar has no dims"
                                          : fmt::format("a dim from 0 to {}", dims - 1);
-  at.error(fmt::format("placement {}", at.excerpt()), expected, "", "no-such-dim");
+  at.error(fmt::format("placement {}", at.excerpt()), expected, "", "bad-placement");
   return std::nullopt;
 }
 

@@ -61,9 +61,15 @@ void read_attributes(JsonObject& object, const OpDef& def, const KnownAxes& know
   }
 }
 
+// "split(n)", "linear(x)": a word with a name in parentheses.
+bool names_one(const std::string& text, std::string_view word) {
+  return text.size() > word.size() + 2 && text.rfind(word, 0) == 0 && text[word.size()] == '(' &&
+         text.back() == ')';
+}
+
 bool is_mode(const std::string& text) {
-  return text == "redundant" || text == "linear" ||
-         (text.size() > 7 && text.rfind("split(", 0) == 0 && text.back() == ')');
+  return text == "redundant" || text == "linear" || names_one(text, "linear") ||
+         names_one(text, "split");
 }
 
 std::map<std::string, std::string> read_modes(const JsonCursor& at, const KnownAxes& known) {

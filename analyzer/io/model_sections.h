@@ -19,6 +19,7 @@ namespace s2t {
 
 inline constexpr int64_t kMostRanks = int64_t{1} << 24;  // a mesh has at most 24 atoms then
 inline constexpr int64_t kMostSize = int64_t{1} << 40;   // of a dim
+inline constexpr int64_t kMostBatch = int64_t{1} << 32;  // so that times the ranks fits 64 bits
 inline constexpr int64_t kMostMicrobatches = int64_t{1} << 20;
 inline constexpr int64_t kMostExperts = int64_t{1} << 20;
 inline constexpr int64_t kMostStages = int64_t{1} << 16;

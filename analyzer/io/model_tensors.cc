@@ -40,7 +40,7 @@ void check_bytes(const JsonCursor& at, const TensorDecl& tensor) {
       if (!dim.batch) bytes = checked_mul(bytes, static_cast<Count>(dim.size));
   } catch (const Overflow&) {
     at.error(fmt::format("a tensor of {} elements", at.excerpt()), "one whose bytes fit in 64 bits",
-             "", "too-many-bytes");
+             "", "too-large");
   }
 }
 
@@ -54,7 +54,7 @@ void read_leaf(JsonObject& object, TensorDecl& tensor) {
       grad.boolean().value_or(tensor.parameter && is_differentiable(tensor.dtype));
   if (tensor.requires_grad && !is_differentiable(tensor.dtype))
     grad.error(fmt::format("a gradient of {} elements", info(tensor.dtype).name),
-               "a floating-point dtype", "", "integer-gradient");
+               "a floating-point dtype", "", "integer-grad");
   if (shape) check_bytes(shape, tensor);
 }
 

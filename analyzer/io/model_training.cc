@@ -164,8 +164,8 @@ std::optional<BatchDecl> read_batch(const JsonCursor& at, const KnownAxes& known
   batch.pointer = at.pointer();
   const JsonCursor local = object.optional("local");
   const JsonCursor global = object.optional("global");
-  batch.local = local.integer(1, kMostSize);
-  batch.global = global.integer(1, kMostSize);
+  batch.local = local.integer(1, kMostBatch);
+  batch.global = global.integer(1, kMostBatch);
   if (object.cursor() && static_cast<bool>(local) == static_cast<bool>(global))
     at.error(local ? "both \"local\" and \"global\"" : "a batch without a size",
              "either \"local\" (samples per rank) or \"global\" (of all ranks together)", "",
@@ -224,7 +224,7 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   sync.dtype = read_dtype(dtype);
   if (sync.dtype && !is_differentiable(*sync.dtype))
     dtype.error(fmt::format("gradients of {} elements", info(*sync.dtype).name),
-                "a floating-point dtype", "", "integer-gradient");
+                "a floating-point dtype", "", "integer-grad");
   sync.first_bucket_bytes = object.optional("first_bucket_bytes").integer(1, kMostSize);
   sync.bucket_bytes = object.optional("bucket_bytes").integer(1, kMostSize);
   sync.first_iteration = object.optional("first_iteration").boolean().value_or(false);

@@ -1,4 +1,4 @@
-// Any bytes are read as a model; only a user error may come out.
+// Any bytes are read as a model and, if it is one, analyzed; only a user error may come out.
 //
 // Half of the mutations are on tokens (strings, numbers, punctuation) instead of bytes: they keep
 // the text JSON more often, so that the readers behind the parser are reached.
@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/analyze.h"
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/io/model_json.h"
 
@@ -85,7 +86,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    s2t::parse_model(text);
+    s2t::analyze(s2t::parse_model(text));
   } catch (const s2t::UserError&) {
   }
   return 0;

@@ -1,0 +1,146 @@
+// What a model can only get wrong once shapes and layouts are inferred, with its exact message.
+#include <gtest/gtest.h>
+
+#include "analyzer/analyze.h"
+#include "tests/analyzer/io/edited_model.h"
+
+namespace s2t {
+namespace {
+
+// All messages of analyzing `text` as edited, one per line; "" if it is fine.
+std::string found(std::string_view text, const std::vector<Edit>& edits) {
+  const std::string whole = edited(text, edits);
+  EXPECT_EQ(complaints(whole), "");  // the reader has nothing to say
+  try {
+    analyze(parse_model(whole, "m.json"));
+    return "";
+  } catch (const UserError& e) {
+    return e.what();
+  }
+}
+
+TEST(Mistakes, ThereAreNoneInThePlainModels) {
+  EXPECT_EQ(found(kMlp, {}), "");
+  EXPECT_EQ(found(kPipe, {{"\"output\": \"y\", \"stage\": 1}",
+                           "\"output\": \"y\", \"stage\": 1}, {\"op\": \"mean\", \"inputs\": "
+                           "[\"y\"], \"output\": \"l\", \"stage\": 1}"},
+                          {"\"ops\"", "\"loss\": \"l\", \"ops\""}}),
+            "");
+}
+
+TEST(Mistakes, AxisThatDoesNotDivideADim) {
+  const Edit three{R"json("name": "tp", "size": 2)json", R"json("name": "tp", "size": 3)json"};
+  EXPECT_EQ(found(kMlp, {three}),
+            "m.json: /tensors/w1/layout/tp: axis \"tp\" (size 3) does not divide dim 0 (size "
+            "1024); expected a multiple of 3. Pad the dim, change the axis, or say \"uneven\": "
+            "\"ceil\". [indivisible]\nm.json: /tensors/w2/layout/tp: axis \"tp\" (size 3) does not "
+            "divide dim 1 (size 1024); expected a multiple of 3. Pad the dim, change the axis, or "
+            "say \"uneven\": \"ceil\". [indivisible]");
+  EXPECT_EQ(found(kMlp, {three,
+                         {R"json("layout": {"tp": "S(0)"})json",
+                          R"json("layout": {"tp": "S(0)"}, "uneven": "ceil")json"},
+                         {R"json("layout": {"tp": "S(1)"})json",
+                          R"json("layout": {"tp": "S(1)"}, "uneven": "ceil")json"}}),
+            "");
+}
+
+TEST(Mistakes, PartialIntoANonlinearOpWhereRedistributionIsExplicit) {
+  EXPECT_EQ(
+      found(kMlp, {{R"json("loss": "loss")json",
+                    R"json("loss": "loss", "switches": {"redistribution": "explicit"})json"}}),
+      "m.json: /ops/3 (mean_square): input \"y\" is Partial over \"tp\", mean_square is not linear "
+      "in it, and redistribution is explicit here; expected a reduced value. Put a redistribute op "
+      "before input 0. [partial-nonlinear]");
+}
+
+TEST(Mistakes, RoutingRowsThatDoNotSumToTheTokens) {
+  constexpr std::string_view kMoe = R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "ep", "size": 2, "kind": "data"}]},
+    "batch": {"local": 64, "axes": ["ep"]},
+    "tensors": {
+      "x": {"shape": ["batch", 8]},
+      "route": {"shape": ["batch", 2]},
+      "w": {"shape": [2, 8, 8], "parameter": true, "layout": {"ep": "S(0)"}}
+    },
+    "ops": [
+      {"op": "moe_dispatch", "inputs": ["x", "route"], "output": "b", "routing": "r"},
+      {"op": "moe_expert", "inputs": ["b", "w"], "output": "e"},
+      {"op": "moe_combine", "inputs": ["e", "route"], "output": "y", "routing": "r"},
+      {"op": "mean", "inputs": ["y"], "output": "l"}
+    ],
+    "loss": "l",
+    "routing": {"r": {"axis": "ep", "experts": 2, "counts": [[56, 8]]}}
+  })json";
+  EXPECT_EQ(found(kMoe, {}), "");
+  EXPECT_EQ(found(kMoe, {{"[[56, 8]]", "[[56, 9]]"}}),
+            "m.json: /routing/r/counts: the counts of source 0 sum to 65 rows; expected 64 (tokens "
+            "x top_k). Each source rank holds 64 tokens. [routing-rows]");
+  EXPECT_EQ(found(kMoe, {{"[[56, 8]]", "[[56, 8], [1, 2]]"}}),
+            "m.json: /routing/r/counts: the counts of source 1 sum to 3 rows; expected 64 (tokens "
+            "x top_k). Each source rank holds 64 tokens. [routing-rows]");
+}
+
+TEST(Mistakes, ShapesThatDoNotFitTheRule) {
+  EXPECT_EQ(found(kMlp, {{"[1024, 512]", "[1024, 511]"}}),
+            "m.json: /ops/0: the shapes do not fit linear: dim 1 of operand w has size 511, but "
+            "factor k says 512. The rule is \"x[* k] w[n k] -> y[* n]\". [shape-mismatch]");
+  EXPECT_EQ(found(kMlp, {{"[512, 1024]", "[512, 1024, 1]"}}),
+            "m.json: /ops/2: the shapes do not fit linear: operand w has 3 dims, the rule wants 2. "
+            "The rule is \"x[* k] w[n k] -> y[* n]\". [shape-mismatch]");
+  EXPECT_EQ(found(kMlp, {{R"json("inputs": ["h"])json", R"json("inputs": ["h", "h"])json"}}),
+            "m.json: /ops/1/inputs: 2 inputs for gelu; expected 1 (x). [operand-count]");
+  EXPECT_EQ(found(kMlp, {{R"json("output": "a")json", R"json("outputs": ["a", "b"])json"}}),
+            "m.json: /ops/1: the shapes do not fit gelu: 2 outputs given, gelu has 1. The rule is "
+            "\"x[*] -> y[*]\". [shape-mismatch]");
+  EXPECT_EQ(found(kMlp, {{R"json("x": {)json", R"json("h": {"shape": ["batch", 9]}, "x": {)json"}}),
+            "m.json: /tensors/h/shape: \"h\" is stated as [64, 9]; expected [64, 1024], as its op "
+            "computes it. [shape-mismatch]");
+  EXPECT_EQ(found(kMlp, {{R"json("loss": "loss")json", R"json("loss": "y")json"}}),
+            "m.json: /loss: \"y\" has shape [64, 512]; expected a scalar. End with a loss op such "
+            "as mean_square or cross_entropy. [loss-shape]");
+}
+
+TEST(Mistakes, ElementTypesThatDoNotFit) {
+  EXPECT_EQ(found(kMlp, {{R"json("shape": ["batch", 512])json",
+                          R"json("shape": ["batch", 512], "dtype": "i64")json"}}),
+            "m.json: /ops/0/inputs/0: \"x\" is int64; expected a floating-point tensor. "
+            "[dtype-mismatch]");
+}
+
+TEST(Mistakes, ModeThatTheOpDoesNotHave) {
+  EXPECT_EQ(
+      found(kMlp, {{R"json("output": "a")json",
+                    R"json("output": "a", "modes": {"tp": "linear", "dp": "split(q)"})json"}}),
+      "m.json: /ops/1/modes/dp: \"split(q)\" is no mode of gelu; expected \"redundant\", "
+      "\"split(*0)\", \"split(*1)\". The rule is \"x[*] -> y[*]\". [bad-mode]\nm.json: "
+      "/ops/1/modes/tp: \"linear\" is no mode of gelu; expected \"redundant\", \"split(*0)\", "
+      "\"split(*1)\". The rule is \"x[*] -> y[*]\". [bad-mode]");
+}
+
+TEST(Mistakes, LayoutOfADimThatAResultLacks) {
+  EXPECT_EQ(found(kMlp, {{R"json("loss": "loss")json",
+                          R"json("loss": "loss", "pins": {"y": {"tp": "S(2)"}})json"}}),
+            "m.json: /pins/y/tp: S(2) names dim 2 of a tensor with 2 dims; expected a dim from 0 "
+            "to 1. [bad-placement]");
+}
+
+TEST(Mistakes, BytesBeyond64Bits) {
+  EXPECT_EQ(found(kMlp, {{"[\"batch\", 512]", "[1099511627776, 1048576]"},
+                         {"[1024, 512]", "[1099511627776, 1048576]"}}),
+            "m.json: /ops/0: the bytes of \"h\" do not fit in 64 bits; expected a smaller shape. "
+            "[too-large]\nm.json: /ops/1: the bytes of \"a\" do not fit in 64 bits; expected a "
+            "smaller shape. [too-large]\nm.json: /ops/2: the shapes do not fit linear: dim 1 of "
+            "operand w has size 1024, but factor k says 1099511627776. The rule is \"x[* k] w[n k] "
+            "-> y[* n]\". [shape-mismatch]");
+  EXPECT_EQ(found(kMlp, {{"\"local\": 32", "\"local\": 4294967296"},
+                         {"[\"batch\", 512]", "[\"batch\", 1048576, 1048576, 512]"}}),
+            "m.json: /tensors/x: the bytes of \"x\" do not fit in 64 bits; expected a smaller "
+            "shape. [too-large]\nm.json: /ops/0: the bytes of \"h\" do not fit in 64 bits; "
+            "expected a smaller shape. [too-large]\nm.json: /ops/1: the bytes of \"a\" do not fit "
+            "in 64 bits; expected a smaller shape. [too-large]\nm.json: /ops/2: the bytes of \"y\" "
+            "do not fit in 64 bits; expected a smaller shape. [too-large]");
+}
+
+}  // namespace
+}  // namespace s2t
