@@ -1,0 +1,72 @@
+// What a transformer is made of, as plain data: sizes, and which parts exist. A reader of published
+// configs (hf_config.h) fills it; `parameter_count` and the model builder (transformer.h) read it.
+//
+// Not known here: any file format, any framework, how the model is split.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/units.h"
+
+namespace s2t {
+
+enum class Norm : uint8_t { rms, layer, layer_without_bias };
+enum class Positions : uint8_t { rotary, learned, alibi, relative };
+enum class QkNorm : uint8_t { none, per_head, full };  // of queries and keys
+
+struct Experts {
+  int64_t experts = 0, top_k = 0;
+  int64_t ffn = 0;           // of one expert
+  int64_t shared_ffn = 0;    // of all shared experts together; 0: none
+  bool shared_gate = false;  // a linear to one number scales the shared expert
+  int64_t first_dense = 0;   // layers before the first one with experts
+  bool router_bias = false;
+  bool bias = false;  // of the experts' linears
+};
+
+// Multi-head latent attention (DeepSeek-V2): queries, keys and values come from low-rank latents.
+struct LatentAttention {
+  int64_t q_rank = 0;  // 0: queries come straight from the hidden state
+  int64_t kv_rank = 0;
+  int64_t rope_dim = 0, nope_dim = 0, v_dim = 0;  // per head
+};
+
+struct Architecture {
+  std::string family;  // model_type
+  std::string name;
+  int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t ffn = 0;
+  bool gated = false;  // two up-projections, one through the activation
+  int64_t vocab = 0;
+  bool tied = false;  // the output layer is the embedding
+
+  Norm norm = Norm::rms;
+  int64_t norms_per_layer = 2;
+  bool final_norm = true, embedding_norm = false;
+  bool post_norm = false;  // norms stand behind the blocks: BERT, OLMo 2
+  QkNorm qk_norm = QkNorm::none;
+  bool qkv_bias = false, out_bias = false, mlp_bias = false;
+  bool sinks = false;     // one learned attention sink per head
+  bool parallel = false;  // attention and MLP read the same input and add up
+
+  Positions positions = Positions::rotary;
+  int64_t position_rows = 0;  // of a learned table, or relative buckets
+  int64_t token_types = 0;    // rows of a segment embedding
+  bool pooler = false;
+
+  std::optional<Experts> experts;
+  std::optional<LatentAttention> latent;
+  int64_t encoder_layers = 0;  // of an encoder in front of a decoder with cross-attention
+
+  std::vector<Remark> remarks;
+};
+
+// Learned numbers, unsharded: the vocabulary unpadded, tied tables once, no vision tower, no extra
+// prediction layers. Throws Overflow.
+Count parameter_count(const Architecture& architecture);
+
+}  // namespace s2t
