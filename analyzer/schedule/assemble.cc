@@ -189,6 +189,7 @@ class Assembler {
   // --- pruned ------------------------------------------------------------------------------------
 
   void list_pruned(const Unpruned& unpruned) {
+    if (unpruned.needs == needs_) return;
     std::multiset<StepKey> real;
     for (const BackwardStep& step : backward_.steps)
       for (const StepKey& key : keys_of(step)) real.insert(key);
@@ -220,7 +221,10 @@ class Assembler {
 
   // A frozen parameter has no gradient to synchronise.
   void prune_synchronisation(const Unpruned& unpruned) {
-    if (graph_.sync.kind == SyncKind::none) return;
+    const auto parameters = parameters_of(graph_);
+    const bool all_trained = std::all_of(parameters.begin(), parameters.end(),
+                                         [&](TensorId p) { return needs_.needed[p.at()]; });
+    if (graph_.sync.kind == SyncKind::none || all_trained) return;
     Graph alone = graph_;
     alone.sync.kind = SyncKind::per_parameter;
     for (const SyncCall& call : plan_gradient_sync(alone, forward_, unpruned.backward).calls) {
@@ -330,8 +334,10 @@ class Assembler {
         const Event& e = item.event;
         const Cause& c = program_.causes[e.cause];
         if (c.kind != CauseKind::forward_conversion || e.op != Collective::all_reduce) continue;
+        if (told.count(e.family)) continue;
         const TensorId weight = weight_of(e.node);
-        if (!weight.valid() || !told.insert(e.family).second) continue;
+        if (!weight.valid()) continue;
+        told.insert(e.family);
         const Value& w = graph_.value(weight);
         const Count bytes =
             elements(local_shape(w.shape, w.layout, graph_.mesh)) * size_of(w.dtype);
