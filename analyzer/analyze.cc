@@ -17,8 +17,7 @@ Program analyze(const Model& model) {
   const Sync sync = plan_gradient_sync(graph, forward, backward);
 
   Unpruned unpruned{find_needed_gradients(graph, true), {}};
-  if (unpruned.needs != needs)
-    unpruned.backward = derive_backward(graph, forward, unpruned.needs);
+  if (unpruned.needs != needs) unpruned.backward = derive_backward(graph, forward, unpruned.needs);
   return assemble(graph, forward, needs, backward, sync, unpruned);
 }
 

@@ -17,7 +17,8 @@ std::string commas(uint64_t n);
 // "h_1" with quotes; inner quotes, backslashes and control characters are escaped.
 std::string quoted(std::string_view text);
 
-// Of the first 20,000 candidates the one closest to `word`, if it is close enough to be a slip of the finger, else "".
+// Of the first 20,000 candidates the one closest to `word`, if it is close enough to be a slip of
+// the finger, else "".
 std::string closest(std::string_view word, std::span<const std::string> candidates);
 
 // `Did you mean "tp"?` or "" if nothing is close.
