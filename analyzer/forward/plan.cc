@@ -58,10 +58,7 @@ class ForwardPlanner {
     Conversion c{value, from, to, {}, consumer};
     const Value& v = graph_.value(value);
     const Op& op = graph_.op(consumer);
-    for (size_t i = 0; i < from.size(); ++i)
-      if (from[AtomIndex(i)].is_partial() && to[AtomIndex(i)].is_partial() &&
-          from[AtomIndex(i)] != to[AtomIndex(i)])
-        throw Fault("a max cannot become a sum");
+    if (refuse_other_combiner(op, v, from, to)) return -1;
     check_divides(v.shape, to, v.uneven || v.routing.has_value(), graph_.mesh, op.pointer,
                   diagnostics_);
     c.steps = plan_redistribution(from, to, graph_.mesh, v.parameter ? graph_.data_atoms : 0);
@@ -71,6 +68,22 @@ class ForwardPlanner {
     const int index = static_cast<int>(out_.conversions.size()) - 1;
     shared_.emplace(key, index);
     return index;
+  }
+
+  // Terms of a maximum are no terms of a sum.
+  bool refuse_other_combiner(const Op& op, const Value& v, const Layout& from, const Layout& to) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      const AtomIndex a(i);
+      if (!from[a].is_partial() || !to[a].is_partial() || from[a] == to[a]) continue;
+      diagnostics_.add({op.pointer + " (" + std::string(op.def->name) + ")",
+                        fmt::format("input {} is {} but is wanted as {} over {}", quoted(v.name),
+                                    to_string(from[a]), to_string(to[a]),
+                                    quoted(graph_.mesh.family_of(atom_bit(a)).name)),
+                        "one kind of Partial", "Reduce it first: ask for \"R\" or \"S(dim)\".",
+                        "mixed-partial"});
+      return true;
+    }
+    return false;
   }
 
   void refuse_implicit(const Op& op, size_t operand, const Conversion& c) {

@@ -12,8 +12,9 @@
 namespace s2t {
 namespace {
 
-constexpr size_t kMostKnown = 10000;      // names that an unknown one is compared with
-constexpr size_t kMostSteps = 2'000'000;  // of all searches for cycles together
+constexpr int64_t kMostSlots = int64_t{1} << 20;  // stages times microbatches in a schedule
+constexpr size_t kMostKnown = 10000;              // names that an unknown one is compared with
+constexpr size_t kMostSteps = 2'000'000;          // of all searches for cycles together
 
 std::string op_words(const Model& model, size_t op) {
   return fmt::format("op {} ({})", op, quoted(model.ops[op].name));
@@ -281,6 +282,10 @@ int64_t stage_count(const Model& model) {
 
 void check_stages(const Model& model, Diagnostics& sink) {
   const int64_t stages = stage_count(model);
+  if (stages > kMostSlots / model.microbatches)
+    sink.add({model.microbatches_pointer,
+              fmt::format("{} microbatches on {} stages", model.microbatches, stages),
+              fmt::format("at most {} of both multiplied", commas(kMostSlots)), "", "too-large"});
   for (const OpDecl& op : model.ops)
     if (op.stage >= stages)
       sink.add({op.pointer + "/stage", fmt::format("stage {}", op.stage),

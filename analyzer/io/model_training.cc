@@ -105,7 +105,14 @@ void read_skew(const JsonCursor& at, RoutingDecl& routing) {
     at.error("no load at all", "at least one that is positive", "", "out-of-range");
 }
 
+// Row counts are kept for every pair of a rank and an expert.
+constexpr int64_t kMostPairs = int64_t{1} << 22;
+
 void check_experts(const JsonCursor& at, const KnownAxis* axis, const RoutingDecl& routing) {
+  if (axis && routing.experts * axis->size > kMostPairs)
+    return at.error(fmt::format("{} experts on {} ranks", routing.experts, axis->size),
+                    fmt::format("at most {} of both multiplied", commas(kMostPairs)), "",
+                    "too-large");
   if (axis && axis->size > 0 && routing.experts % axis->size != 0)
     at.error(fmt::format("{} experts on axis {} (size {})", routing.experts, quoted(axis->name),
                          axis->size),

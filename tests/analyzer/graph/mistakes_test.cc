@@ -125,6 +125,19 @@ TEST(Mistakes, LayoutOfADimThatAResultLacks) {
             "to 1. [bad-placement]");
 }
 
+TEST(Mistakes, MaximumTakenForASum) {
+  EXPECT_EQ(
+      found(
+          kMlp,
+          {{R"json("x": {"shape": ["batch", 512]})json",
+            R"json("x": {"shape": ["batch", 512], "layout": {"tp": "P(max)"}})json"},
+           {R"json({"op": "gelu", "inputs": ["h"], "output": "a"})json",
+            R"json({"op": "gelu", "inputs": ["h"], "output": "a"}, {"op": "redistribute", "inputs": ["x"], "output": "z", "layout": {"tp": "P"}})json"}}),
+      "m.json: /ops/2 (redistribute): input \"x\" is P(max) but is wanted as P over \"tp\"; "
+      "expected one kind of Partial. Reduce it first: ask for \"R\" or \"S(dim)\". "
+      "[mixed-partial]");
+}
+
 TEST(Mistakes, BytesBeyond64Bits) {
   EXPECT_EQ(found(kMlp, {{"[\"batch\", 512]", "[1099511627776, 1048576]"},
                          {"[1024, 512]", "[1099511627776, 1048576]"}}),

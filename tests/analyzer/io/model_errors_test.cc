@@ -378,6 +378,14 @@ INSTANTIATE_TEST_SUITE_P(
             "beside it. [missing-key]"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    RoutingSize, InMlp,
+    testing::Values(Mistake{
+        R"json({"name": "tp", "size": 2}]})json",
+        R"json({"name": "tp", "size": 8}]}, "routing": {"r": {"axis": "tp", "experts": 1048576}})json",
+        "/routing/r/experts: 1048576 experts on 8 ranks; expected at most 4,194,304 of both "
+        "multiplied. [too-large]"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Pipeline, InMlp,
     testing::Values(Mistake{kLoss, R"json("pipeline": {})json",
                             "/pipeline: a pipeline, but the mesh has no pipeline axis; expected an "
@@ -402,6 +410,10 @@ INSTANTIATE_TEST_SUITE_P(
                 R"json("pipeline": {"schedule": "interleaved", "chunks": 2}, "batch": {)json",
                 "/ops: no op on stage 2, 3; expected at least one on each of the 4 stages. Give "
                 "the ops a \"stage\". [empty-stage]"},
+        Mistake{R"json({"global": 64})json",
+                R"json({"global": 1048576}, "microbatches": 1048576)json",
+                "/microbatches: 1048576 microbatches on 2 stages; expected at most 1,048,576 of "
+                "both multiplied. [too-large]"},
         Mistake{R"json("stage": 1)json", R"json("stage": 2)json",
                 "/ops/1/stage: stage 2; expected a stage from 0 to 1. [no-such-stage]"},
         Mistake{R"json("stage": 1)json", R"json("stage": 0)json",
