@@ -2,6 +2,7 @@
 // own on the communication stream, so that one call is one kernel and a witness can count them.
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <exception>
@@ -189,17 +190,30 @@ int visible_gpus() {
   return count;
 }
 
-// The GPU of this rank, and the environment it needs if it is not its alone.
-int choose_gpu(const Place& place) {
-  const int gpus = visible_gpus();
-  if (place.local_size > gpus) share_one_gpu(place.rank.value);
-  return place.local_rank % gpus;
+// "node7 0000:3B:00.0": one text per GPU, wherever it is and whatever number it has here.
+std::string name_of_gpu(int ordinal) {
+  char host[256] = "", bus[32] = "";
+  ::gethostname(host, sizeof host - 1);
+  must(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal), "cudaDeviceGetPCIBusId");
+  return fmt::format("{} {}", host, bus);
+}
+
+// The GPU of this rank, and the environment it needs if any two ranks have the same: all ranks
+// must decide that alike. Counting GPUs would not do, a launcher may show each rank only its own.
+int choose_gpu(const Place& place, Peers& peers) {
+  const int ordinal = place.local_rank % visible_gpus();
+  const auto key = [](int rank) { return fmt::format("gpu of rank {}", rank); };
+  peers.put(key(place.rank.value), name_of_gpu(ordinal));
+  std::set<std::string> gpus;
+  for (int r = 0; r < place.size; ++r) gpus.insert(peers.get(key(r)));
+  if (gpus.size() != static_cast<size_t>(place.size)) share_one_gpu(place.rank.value);
+  return ordinal;
 }
 
 class NcclTransport final : public Transport {
  public:
   NcclTransport(const Place& place, Peers& peers)
-      : peers_(peers), device_(choose_gpu(place), place.timeout, [this] { glance(); }) {}
+      : peers_(peers), device_(choose_gpu(place, peers), place.timeout, [this] { glance(); }) {}
 
   Device& device() override { return device_; }
   std::unique_ptr<Channel> open(const GroupPlace& group) override {

@@ -3,14 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <sstream>
 
 #include "runtime/comm/backend.h"
 #include "runtime/device/float16.h"
 #include "runtime/device/host_device.h"
 #include "tests/runtime/comm/conformance.h"
+
+#ifndef S2T_NVTX_LISTENER  // without CUDA these tests are compiled, but not registered
+#define S2T_NVTX_LISTENER ""
+#endif
 
 namespace s2t {
 namespace {
@@ -128,6 +135,28 @@ TEST_F(NcclModule, SeveralRanksShareOneGpu) {
   if (!result.reports) return;
   for (const RankFailure& f : result.failures) ADD_FAILURE() << f.text;
   EXPECT_EQ(result.results, std::vector<std::string>(3, ""));
+}
+
+TEST_F(NcclModule, AProfilerSeesARangePerCallWithEventAndGroup) {
+  const std::string file = testing::TempDir() + "s2t_nvtx_ranges";
+  RunOptions options = options_for(1);
+  options.environment["S2T_NVTX_FILE"] = file;
+  options.environment["NVTX_INJECTION64_PATH"] = S2T_NVTX_LISTENER;
+  const RunResult result = nccl_.run(options, [](World& world) {
+    auto tp = world.create_group("tp0", ranks_of_world(world));
+    const DeviceBuffer x(world.device(), 64);
+    world.annotate({"forward", "event 12"});
+    tp->all_reduce(x.data(), x.data(), 16, DType::f32);
+    world.annotate({"backward", "event 13"});
+    tp->broadcast(x.data(), x.data(), 16, DType::f32, 0);
+    return std::string();
+  });
+  if (!result.reports) return;
+  ASSERT_TRUE(result.ok()) << result.failures[0].text;
+  std::stringstream ranges;
+  ranges << std::ifstream(file).rdbuf();
+  std::remove(file.c_str());
+  EXPECT_EQ(ranges.str(), "event 12 all_reduce tp0\nevent 13 broadcast tp0\n");
 }
 
 TEST_F(NcclModule, RunningOutOfMemoryEndsTheRunWithTheNumber) {
