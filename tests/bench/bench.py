@@ -1,7 +1,7 @@
 """Speed and memory of the whole process, as a user waits for it. Prints figures, judges nothing.
 
-Each row is the median and the fastest of RUNS runs, the greatest resident set, and, where `perf`
-may count, user instructions, the figure that another load on the machine does not change. Ratios
+Each row is the median of RUNS runs (wall clock, then processor time, which other load on the machine
+changes less), the greatest resident set, and user instructions where `perf` may count them. Ratios
 below the table say how cost grows. Usage: bench.py SHAPE2TRACE ROOT FOLDER [RUNS]; models too big
 to keep are written to FOLDER. With RUNS 1 it is a smoke test: every command must succeed.
 """
@@ -50,7 +50,7 @@ RATIOS = [("65,536 ranks : 512 ranks", 1, 2), ("1,000 layers : 500 layers", 2, 3
 
 
 def once(command):
-    """Seconds and resident megabytes of one run of a process."""
+    """Wall seconds, processor seconds and resident megabytes of one run of a process."""
     begin = time.perf_counter()
     pid = os.posix_spawn(command[0], command, os.environ, file_actions=[
         (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
@@ -58,7 +58,7 @@ def once(command):
     seconds = time.perf_counter() - begin
     if status:
         sys.exit(f"failed ({os.waitstatus_to_exitcode(status)}): {' '.join(command)}")
-    return seconds, usage.ru_maxrss / 1024
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def instructions(command):
@@ -73,16 +73,16 @@ def instructions(command):
 
 
 def measure(command, runs):
-    times, memory = zip(*(once(command) for _ in range(runs)))
-    return {"median": statistics.median(times), "fastest": min(times), "memory": max(memory),
-            "instructions": instructions(command)}
+    wall, processor, memory = zip(*(once(command) for _ in range(runs)))
+    return {"wall": statistics.median(wall), "processor": statistics.median(processor),
+            "memory": max(memory), "instructions": instructions(command)}
 
 
 def main(binary, root, folder, runs="15"):
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, model in GENERATED.items():
         Path(folder, f"{name}.json").write_text(json.dumps(model()))
-    print(f"{'whole process':44} {'median':>9} {'fastest':>9} {'memory':>8} {'Minstr':>9}  aim")
+    print(f"{'whole process':44} {'wall':>9} {'processor':>9} {'memory':>8} {'Minstr':>9}  aim")
     figures = []
     for label, model, arguments, aim in ROWS:
         file = f"{folder}/{model}.json" if model in GENERATED else f"{root}/{model}"
@@ -90,11 +90,11 @@ def main(binary, root, folder, runs="15"):
         m = measure([binary, verb, file, *rest], int(runs))
         figures.append(m)
         count = f"{m['instructions'] / 1e6:9.1f}" if m["instructions"] else f"{'-':>9}"
-        print(f"{label:44} {m['median'] * 1e3:6.1f} ms {m['fastest'] * 1e3:6.1f} ms "
+        print(f"{label:44} {m['wall'] * 1e3:6.1f} ms {m['processor'] * 1e3:6.1f} ms "
               f"{m['memory']:5.0f} MB {count}  {aim}")
     for label, a, b in RATIOS:
         key = "instructions" if figures[a]["instructions"] and figures[b]["instructions"] \
-            else "median"
+            else "processor"
         print(f"{label}: {figures[a][key] / figures[b][key]:.3f} ({key})")
 
 

@@ -8,33 +8,27 @@ which `predict -` must accept.
 Usage: examples.py SHAPE2TRACE FILE...   (--update rewrites the transcripts in place)
 """
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cli"))
+from transcripts import commands, environment
+
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(command, binary, stdin=None):
-    env = dict(os.environ, NO_COLOR="1", LC_ALL="C.UTF-8",
-               PATH=f"{Path(binary).resolve().parent}:{os.environ['PATH']}")
-    env.pop("COLUMNS", None)
-    return subprocess.run(["bash", "-c", command], env=env, input=stdin or "", text=True,
-                          capture_output=True, timeout=120)
-
-
-def transcript(body):
-    """[(command, expected output)]"""
-    parts = re.split(r"^\$ (.*\n)", body, flags=re.M)[1:]
-    return [(command.rstrip("\n"), output) for command, output in zip(parts[::2], parts[1::2])]
+def run(command, binary, stdin=""):
+    return subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment(binary, ROOT),
+                          input=stdin, text=True, capture_output=True, timeout=120)
 
 
 def rerun(body, binary):
     """The transcript as it comes out now, and what went wrong."""
     text, problems = "", []
-    for command, expected in transcript(body):
+    for command, expected in commands(body)[1]:
         result = run(command, binary)
         text += f"$ {command}\n{result.stdout}"
         if result.stdout != expected:
