@@ -18,7 +18,10 @@ Program analyze(const Model& model) {
 
   Unpruned unpruned{find_needed_gradients(graph, true), {}};
   if (unpruned.needs != needs) unpruned.backward = derive_backward(graph, forward, unpruned.needs);
-  return assemble(graph, forward, needs, backward, sync, unpruned);
+  Program program = assemble(graph, forward, needs, backward, sync, unpruned);
+  if (model.published_parameters) program.parameters = *model.published_parameters;
+  program.remarks.insert(program.remarks.begin(), model.remarks.begin(), model.remarks.end());
+  return program;
 }
 
 }  // namespace s2t

@@ -10,7 +10,9 @@
 #include <variant>
 #include <vector>
 
+#include "analyzer/base/diagnostics.h"
 #include "analyzer/base/dtype.h"
+#include "analyzer/base/units.h"
 #include "analyzer/mesh/mesh.h"
 
 namespace s2t {
@@ -172,6 +174,8 @@ struct Model {
   GradientSyncDecl gradient_sync;
   std::vector<RoutingDecl> routing;
   Switches switches;
+  std::optional<Count> published_parameters;  // where the real count differs: a padded vocabulary
+  std::vector<Remark> remarks;                // of the reader
 };
 
 }  // namespace s2t
