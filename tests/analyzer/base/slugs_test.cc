@@ -14,7 +14,8 @@ namespace {
 using Words = std::set<std::string>;
 
 // Hyphenated words of the sources that are no slugs.
-const Words kNoSlugs{"warm-up", "time-out", "tp-pp-dp", "tp-cp-ep-dp-pp", "dp-cp", "stand-in", "s2t-r"};
+const Words kNoSlugs{"warm-up", "time-out", "tp-pp-dp", "tp-cp-ep-dp-pp",
+                     "dp-cp",   "stand-in", "s2t-r"};
 
 // Every source below a folder but the table itself.
 std::string sources(const std::string& folder) {
