@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "analyzer/base/text.h"
@@ -45,6 +46,8 @@ class Deriver {
       out_.steps.push_back({BackwardStep::Kind::op, id, {}, {}, {}, {}, -1, {}, false});
       for (size_t i = 0; i < op.inputs.size(); ++i) contribute(id, i, arrived);
     }
+    for (const int conversion : forward_.ops[id.at()].conversions)
+      if (conversion >= 0) finish_converted_parameter(conversion, id);
     for (const TensorId t : op.inputs)
       if (graph_.value(t).leaf() && !graph_.value(t).parameter &&
           graph_.value(t).uses.front().op == id)
@@ -143,6 +146,8 @@ class Deriver {
       return;
     }
     if (!needs_.needed[value.at()]) return;  // a message that the receiver ignores
+    const int conversion = forward_.ops[id.at()].conversions[operand];
+    if (graph_.value(value).parameter && conversion >= 0) return add(converted_[conversion], c);
     std::vector<Contribution>& list =
         graph_.value(value).leaf() ? out_.leaf_gradients[value.at()] : pending_[value.at()];
     add(list, std::move(c));
@@ -198,6 +203,26 @@ class Deriver {
     for (const Contribution& c : out_.leaf_gradients[value.at()]) remark_partial(value, c.layout);
   }
 
+  // A parameter that was converted for use (a position table sliced along the sequence): the dual
+  // of that conversion runs behind the first op that read it. Axes on which nothing was converted
+  // are the synchronisation's business.
+  void finish_converted_parameter(int index, OpId id) {
+    const auto it = converted_.find(index);
+    const Conversion& conversion = forward_.conversions[static_cast<size_t>(index)];
+    if (it == converted_.end() || conversion.consumer != id) return;
+    for (const Contribution& c : it->second) {
+      Layout home = c.layout;
+      for (size_t i = 0; i < graph_.atoms(); ++i) {
+        const AtomIndex a(i);
+        if (conversion.from[a] == conversion.to[a]) continue;
+        home[a] = cotangent(conversion.from[a], true, graph_.per_rank[i]);
+      }
+      convert(conversion.value, c, home, id);
+      add(out_.leaf_gradients[conversion.value.at()], {home, c.sources});
+    }
+    converted_.erase(it);
+  }
+
   void remark_partial(TensorId value, const Layout& layout) {
     const AtomSet partial = layout.partial() & ~graph_.data_atoms;
     if (!partial) return;
@@ -216,6 +241,7 @@ class Deriver {
   Backward out_;
   std::vector<std::vector<Contribution>> pending_;
   std::set<int> regathered_;
+  std::map<int, std::vector<Contribution>> converted_;  // of parameters, by conversion
 };
 
 }  // namespace

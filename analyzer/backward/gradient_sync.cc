@@ -68,10 +68,18 @@ class SyncPlanner {
   void collect() {
     for (const TensorId p : parameters_of(graph_))
       for (const Contribution& arrived : backward_.leaf_gradients[p.at()])
-        for (const int stage : stages_of(graph_, p)) {
-          Leaf leaf = leaf_of(p, stage, arrived.layout);
-          if (leaf.ready.valid()) leaves_.push_back(std::move(leaf));
-        }
+        for (const int stage : stages_of(graph_, p))
+          if (first_source({arrived}, stage).valid())
+            leaves_.push_back(leaf_of(p, stage, arrived.layout));
+  }
+
+  // The last op of a stage whose backward adds to a gradient: the first in forward order.
+  OpId first_source(const std::vector<Contribution>& arrived, int stage) const {
+    OpId first;
+    for (const Contribution& c : arrived)
+      for (const OpId op : c.sources)
+        if (graph_.op(op).stage == stage && (!first.valid() || op < first)) first = op;
+    return first;
   }
 
   Leaf leaf_of(TensorId p, int stage, const Layout& gradient) const {
@@ -94,10 +102,7 @@ class SyncPlanner {
       else if (!graph_.per_rank[i])
         leaf.model |= atom_bit(a);
     }
-    // Backward runs in reverse: the gradient is complete after the stage's first use.
-    for (const Use& use : v.uses)
-      if (graph_.op(use.op).stage == stage && (!leaf.ready.valid() || use.op < leaf.ready))
-        leaf.ready = use.op;
+    leaf.ready = first_source(backward_.leaf_gradients[p.at()], stage);
     return leaf;
   }
 

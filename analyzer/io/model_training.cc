@@ -16,8 +16,10 @@ constexpr Word<SyncKind> kSyncKinds[] = {
     {"none", SyncKind::none},   {"per_parameter", SyncKind::per_parameter},
     {"zero1", SyncKind::zero1}, {"bucketed", SyncKind::bucketed},
     {"zero2", SyncKind::zero2}, {"fsdp", SyncKind::fsdp}};
-constexpr Word<std::string_view> kSchedules[] = {
-    {"gpipe", "gpipe"}, {"1f1b", "1f1b"}, {"interleaved", "interleaved"}};
+constexpr Word<std::string_view> kSchedules[] = {{"gpipe", "gpipe"},
+                                                 {"1f1b", "1f1b"},
+                                                 {"interleaved", "interleaved"},
+                                                 {"deepspeed", "deepspeed"}};
 constexpr Word<std::string_view> kDrains[] = {{"forward", "forward"}, {"reversed", "reversed"}};
 constexpr Word<std::string_view> kP2p[] = {{"single", "single"}, {"batched", "batched"}};
 

@@ -353,9 +353,9 @@ void GradientSync::scale() {
 
 // --- the step ------------------------------------------------------------------------------------
 
-// All that this rank knows of a parameter's gradient, in one buffer. Where one leaf holds terms and
-// another the whole, one rank of the axis keeps the whole.
-std::map<TensorId, Held> GradientSync::gradients() const {
+// All that this rank knows of each parameter's gradient, in one buffer. Where one leaf holds terms
+// and another the whole, one rank of the axis keeps the whole.
+std::map<TensorId, Held> GradientSync::sums() const {
   std::map<TensorId, Held> out;
   for (const Leaf& leaf : leaves_) {
     const auto [at, fresh] = out.emplace(leaf.parameter, Held{leaf.total, leaf.after, leaf.owned});
@@ -375,8 +375,34 @@ std::map<TensorId, Held> GradientSync::gradients() const {
   return out;
 }
 
+std::map<TensorId, Held> GradientSync::gradients() const {
+  std::map<TensorId, Held> out = sums();
+  for (auto& [p, held] : out) held = without_padding(p, std::move(held));
+  return out;
+}
+
+// Gradients are kept in blocks of the rounded-up size; what counts is the rank's real part.
+Held GradientSync::without_padding(TensorId p, Held held) const {
+  const Value& v = graph_.value(p);
+  const Shape shape = region_of(v.shape, v.layout, graph_.mesh, exchange_.rank()).size;
+  if (shape == held.data.shape()) return held;
+  if (!held.owned.empty()) {
+    Tensor marks(held.data.shape(), DType::f64);
+    std::vector<double> x(static_cast<size_t>(marks.size()), 0);
+    for (const Stretch& s : held.owned) std::fill(x.begin() + s.begin, x.begin() + s.end, 1.0);
+    marks.write<double>(x);
+    const auto kept = resized(marks, shape).read<double>();
+    held.owned = {{0, 0}};
+    for (size_t i = 0; i < kept.size(); ++i)
+      if (kept[i] != 0)
+        held.owned.push_back({static_cast<int64_t>(i), static_cast<int64_t>(i) + 1});
+  }
+  held.data = resized(held.data, shape);
+  return held;
+}
+
 void GradientSync::step() {
-  for (const auto& [p, gradient] : gradients()) {
+  for (const auto& [p, gradient] : sums()) {
     Tensor change = scaled(gradient.data, -options_.learning_rate);
     if (parameters_.sharded(p)) {
       Tensor& part = parameters_.part(p);

@@ -69,6 +69,8 @@ class GradientSync {
   void reduce_model_axes(const std::vector<size_t>& order);
   void reduce_tied(const std::vector<size_t>& order);
   void scale();
+  std::map<TensorId, Held> sums() const;
+  Held without_padding(TensorId p, Held held) const;
   void step();
   void gather_updates(const Bucket& bucket);
 

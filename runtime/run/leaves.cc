@@ -14,8 +14,9 @@ Layout expected_tag(const Graph& graph, const Forward& forward, OpId id, size_t 
   const Op& op = graph.op(id);
   const OpPlan& plan = forward.ops[id.at()];
   const Layout held = kernel_tag(graph, op, plan, operand, arrived);
-  const Layout& produced = forward.layouts[op.inputs[operand].at()];
-  return plan.conversions[operand] < 0 ? held : home_of(graph, produced, held);
+  const int through = plan.conversions[operand];
+  if (through < 0) return held;
+  return home_of_parameter(graph, forward.conversions[static_cast<size_t>(through)], held);
 }
 
 Leaf make_leaf(const Graph& graph, TensorId p, int stage, const Layout& held) {

@@ -55,6 +55,16 @@ Layout home_of(const Graph& graph, const Layout& produced, const Layout& held) {
   return home;
 }
 
+Layout home_of_parameter(const Graph& graph, const Conversion& conversion, const Layout& held) {
+  const Layout undone = home_of(graph, conversion.from, held);
+  Layout home = held;
+  for (size_t i = 0; i < graph.atoms(); ++i) {
+    const AtomIndex a(i);
+    if (conversion.from[a] != conversion.to[a]) home[a] = undone[a];
+  }
+  return home;
+}
+
 Layout kernel_tag(const Graph& graph, const Op& op, const OpPlan& plan, size_t operand,
                   const Layout& arrived) {
   if (op.redistributes()) return arrived;  // an identity

@@ -25,6 +25,10 @@ std::span<const GradientFunction> gradient_functions();
 // How the producer of a value takes its gradient when it is held like `held`.
 Layout home_of(const Graph& graph, const Layout& produced, const Layout& held);
 
+// How a parameter takes a gradient that came through a conversion: only what was converted is
+// undone, the rest is left to whoever synchronises parameters.
+Layout home_of_parameter(const Graph& graph, const Conversion& conversion, const Layout& held);
+
 // The tag that an op's local backward kernel puts on the gradient of one operand, when its own
 // output gradients are held like `arrived`:
 //   a shard has a shard's gradient; a term of a sum has the sum's whole gradient; a replica of

@@ -284,8 +284,13 @@ std::vector<TensorId> Tape::finished_leaves(const Node& node, int n) const {
 
 void Tape::finish_parameter(TensorId t) {
   std::vector<Gradient> arrived;
-  for (Pending& p : pending_[t])
-    arrived.push_back(p.through < 0 ? std::move(p.gradient) : settle(t, {p}, false));
+  for (Pending& p : pending_[t]) {
+    if (p.through >= 0) {
+      const Conversion& c = forward_.conversions[static_cast<size_t>(p.through)];
+      p.gradient = bring_home(t, p, home_of_parameter(graph_, c, p.gradient.held));
+    }
+    arrived.push_back(std::move(p.gradient));
+  }
   pending_.erase(t);
   if (around_.parameter_ready) around_.parameter_ready(t, std::move(arrived));
 }

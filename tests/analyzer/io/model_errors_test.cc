@@ -397,9 +397,10 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Pipeline, InPipe,
     testing::Values(
-        Mistake{R"json("batch": {)json", R"json("pipeline": {"schedule": "1f1p"}, "batch": {)json",
-                "/pipeline/schedule: unknown schedule \"1f1p\"; expected one of \"gpipe\", "
-                "\"1f1b\", \"interleaved\". Did you mean \"1f1b\"? [unknown-schedule]"},
+        Mistake{
+            R"json("batch": {)json", R"json("pipeline": {"schedule": "1f1p"}, "batch": {)json",
+            "/pipeline/schedule: unknown schedule \"1f1p\"; expected one of \"gpipe\", "
+            "\"1f1b\", \"interleaved\", \"deepspeed\". Did you mean \"1f1b\"? [unknown-schedule]"},
         Mistake{R"json("batch": {)json", R"json("pipeline": {"chunks": 2}, "batch": {)json",
                 "/pipeline/chunks: 2 chunks with schedule \"1f1b\"; expected 1, or \"schedule\": "
                 "\"interleaved\". [chunks]"},
