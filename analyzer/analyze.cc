@@ -9,7 +9,7 @@
 
 namespace s2t {
 
-Program analyze(const Model& model) {
+Program analyze(const Model& model, const Costs& costs) {
   const Graph graph = build_graph(model);
   const Forward forward = plan_forward(graph);
   const Needs needs = find_needed_gradients(graph);
@@ -18,7 +18,7 @@ Program analyze(const Model& model) {
 
   Unpruned unpruned{find_needed_gradients(graph, true), {}};
   if (unpruned.needs != needs) unpruned.backward = derive_backward(graph, forward, unpruned.needs);
-  Program program = assemble(graph, forward, needs, backward, sync, unpruned);
+  Program program = assemble(graph, forward, needs, backward, sync, unpruned, costs);
   if (model.published_parameters) program.parameters = *model.published_parameters;
   program.remarks.insert(program.remarks.begin(), model.remarks.begin(), model.remarks.end());
   return program;

@@ -3,10 +3,11 @@
 
 #include "analyzer/graph/model.h"
 #include "analyzer/program/program.h"
+#include "analyzer/schedule/simulate.h"
 
 namespace s2t {
 
-// Throws UserError with everything that is wrong with the model.
-Program analyze(const Model& model);
+// Throws UserError with everything that is wrong with the model. `costs` only time the pipeline.
+Program analyze(const Model& model, const Costs& costs = {});
 
 }  // namespace s2t

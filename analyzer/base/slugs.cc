@@ -16,6 +16,8 @@ constexpr Slug kSlugs[] = {
     {"extra-operand", command, "more words than the command takes"},
     {"bad-option", command, "an option without its value, or with a value that it does not take"},
     {"unknown-backend", command, "no backend of this name"},
+    {"too-many-boxes", command, "a graph with more boxes than Graphviz lays out in time"},
+    {"too-slow", command, "an outside program did not finish in time"},
     {"unwritable", command, "the result cannot be written to where it should go"},
     {"no-such-file", file, "no file of this name"},
     {"is-directory", file, "a directory where a file is meant"},

@@ -1,6 +1,12 @@
 // The commands that analyze a model and report on the result.
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
 #include "analyzer/analyze.h"
+#include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
+#include "analyzer/cli/outside.h"
 #include "analyzer/io/model_json.h"
 #include "analyzer/report/report.h"
 
@@ -13,8 +19,20 @@ constexpr OptionDef kPredictOptions[] = {
     {"--expand", "", "all events, however many (text)"},
 };
 constexpr OptionDef kGroupsOptions[] = {
-    {"--rank", "R", "only this rank's row"},
+    {"--rank", "R", "only this rank's row; in pictures its cell and its groups"},
     {"--expand", "", "all ranks and groups, however many (text)"},
+};
+
+constexpr OptionDef kRenderOptions[] = {
+    {"--phase", "P", "only collectives of this phase: forward, backward, grad_sync, ..."},
+    {"--axis", "A", "only collectives over this axis"},
+    {"--rank", "R", "only what this rank runs and issues"},
+    {"--layers", "L", "only these layers: 3 or 2-5, a number in the module or name of an op"},
+};
+constexpr OptionDef kScheduleOptions[] = {
+    {"--forward-ms", "T", "time of a forward of one microbatch on one rank"},
+    {"--backward-ms", "T", "time of its backward; default: twice the forward"},
+    {"--p2p-ms", "T", "time of one message between stages"},
 };
 
 std::vector<std::string> predict_formats() {
@@ -27,6 +45,16 @@ std::vector<std::string> explain_formats() {
   return report_formats("explain");
 }
 
+std::vector<std::string> render_formats() {
+  return report_formats("render");
+}
+std::vector<std::string> schedule_formats() {
+  return report_formats("schedule");
+}
+
+// Graphviz takes long over more: 500 boxes 2 s, 1000 boxes 16 s.
+constexpr size_t kMostBoxes = 400;
+
 ReportOptions options_of(const Arguments& arguments) {
   ReportOptions options;
   if (const auto rank = arguments.integer("--rank", 0, INT32_MAX))
@@ -34,14 +62,26 @@ ReportOptions options_of(const Arguments& arguments) {
   options.summary = arguments.has("--summary");
   options.expand = arguments.has("--expand");
   options.color = arguments.color;
+  options.phase = arguments.text("--phase");
+  options.axis = arguments.text("--axis");
+  options.layers = arguments.text("--layers");
   if (arguments.operands.size() > 1) options.event = arguments.operands[1];
   return options;
 }
 
-int run_report(std::string_view command, const Arguments& arguments, std::ostream& out) {
+void write_report(std::string_view command, const Program& program, const Arguments& arguments,
+                  std::ostream& out) {
   const Report& report = find_report(command, arguments.format);
-  const ReportOptions options = options_of(arguments);
-  report.write(analyze(load_model(arguments.operands[0])), options, out);
+  ReportOptions options = options_of(arguments);
+  if (report.through.empty()) return report.write(program, options, out);
+  options.most_boxes = kMostBoxes;
+  std::ostringstream text;
+  report.write(program, options, text);
+  out << run_through(report.through, text.str());
+}
+
+int run_report(std::string_view command, const Arguments& arguments, std::ostream& out) {
+  write_report(command, analyze(load_model(arguments.operands[0])), arguments, out);
   return kOk;
 }
 
@@ -53,6 +93,75 @@ int run_groups(const Arguments& arguments, std::ostream& out, std::ostream&) {
 }
 int run_explain(const Arguments& arguments, std::ostream& out, std::ostream&) {
   return run_report("explain", arguments, out);
+}
+// The graph inside the page, or why it is not there: the rest of the page does without.
+void draw_graph(const Program& program, ReportOptions& options) {
+  options.most_boxes = kMostBoxes;
+  std::ostringstream text;
+  try {
+    find_report("render", "dot").write(program, options, text);
+    options.graph_svg = run_through(find_report("render", "svg").through, text.str());
+  } catch (const Absent& e) {
+    options.graph_missing = e.what();
+  } catch (const TooMuchToDraw& e) {
+    options.graph_missing = e.diagnostics().front().found;
+  }
+}
+
+int run_render(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  if (arguments.format != "html") return run_report("render", arguments, out);
+  const Program program = analyze(load_model(arguments.operands[0]));
+  ReportOptions options = options_of(arguments);
+  draw_graph(program, options);
+  if (!options.graph_missing.empty())
+    err << "remark: no picture of the graph: " << options.graph_missing << "\n";
+  find_report("render", "html").write(program, options, out);
+  return kOk;
+}
+
+std::optional<double> milliseconds(const Arguments& arguments, std::string_view flag) {
+  if (!arguments.has(flag)) return std::nullopt;
+  const std::string word = arguments.text(flag);
+  char* end = nullptr;
+  const double time = std::strtod(word.c_str(), &end);
+  if (!word.empty() && *end == '\0' && time >= 0 && time <= kMostCost) return time;
+  throw UserError("shape2trace", {{std::string(flag), quoted(word) + " is no time",
+                                   "milliseconds, 0 to 1e9", "", "out-of-range"}});
+}
+
+Costs costs_of(const Arguments& arguments) {
+  const auto forward = milliseconds(arguments, "--forward-ms"),
+             backward = milliseconds(arguments, "--backward-ms"),
+             p2p = milliseconds(arguments, "--p2p-ms");
+  Costs costs;
+  if (!forward && !backward && !p2p) return costs;
+  costs.unit = "ms";
+  costs.forward = forward.value_or(1);
+  costs.backward = backward.value_or(2 * costs.forward);
+  costs.p2p = p2p.value_or(0);
+  return costs;
+}
+
+// Without a pipeline every rank runs the microbatches one after the other.
+Timeline one_rank(const Program& program, const Costs& costs) {
+  PipelinePlan plan;
+  plan.microbatches = static_cast<int>(program.microbatches);
+  for (const StepAction& a : program.order)
+    if (a.kind == SpanKind::backward) return simulate(plan, costs);
+  plan.forward_only = true;
+  return simulate(plan, costs);
+}
+
+int run_schedule(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  const Costs costs = costs_of(arguments);
+  Program program = analyze(load_model(arguments.operands[0]), costs);
+  if (!program.timeline) {
+    program.timeline = one_rank(program, costs);
+    program.timeline->title = program.model;
+    err << "remark: the model has no pipeline; what one rank does is shown\n";
+  }
+  write_report("schedule", program, arguments, out);
+  return kOk;
 }
 
 }  // namespace
@@ -80,6 +189,20 @@ CommandTable report_commands() {
        explain_formats,
        {},
        run_explain},
+      {"render",
+       {"MODEL"},
+       "the graph by stage and layer, with layouts and collectives",
+       "shape2trace render models/tp_ar_b128.json --format svg -o graph.svg",
+       render_formats,
+       kRenderOptions,
+       run_render},
+      {"schedule",
+       {"MODEL"},
+       "the pipeline's timeline: what each rank does when, and the bubble",
+       "shape2trace schedule models/1f1b_p4_m8.json",
+       schedule_formats,
+       kScheduleOptions,
+       run_schedule},
   };
 }
 

@@ -1,10 +1,7 @@
 // `doctor`: which backends and outside programs are usable here, and why not.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdlib>
 
 #include "analyzer/cli/listing.h"
+#include "analyzer/cli/outside.h"
 #include "runtime/comm/backend.h"
 
 namespace s2t {
@@ -17,21 +14,9 @@ struct Tool {
 };
 constexpr Tool kTools[] = {
     {"dot", "SVG and PNG of graphs (Graphviz)"},
+    {"rsvg-convert", "PNG of groups (librsvg2-bin)"},
     {"mpirun", "starting the ranks of verify --backend mpi"},
 };
-
-// The file that the shell would start; "" if none.
-std::string find_program(std::string_view name) {
-  const char* path = std::getenv("PATH");
-  std::string rest = path ? path : "";
-  while (!rest.empty()) {
-    const size_t end = rest.find(':');
-    const std::string file = rest.substr(0, end) + "/" + std::string(name);
-    if (access(file.c_str(), X_OK) == 0) return file;
-    rest = end == std::string::npos ? "" : rest.substr(end + 1);
-  }
-  return "";
-}
 
 std::vector<std::string> tool_row(const Tool& tool) {
   const bool found = !find_program(tool.program).empty();

@@ -17,6 +17,7 @@
 #include "analyzer/comm/collective.h"
 #include "analyzer/layout/layout.h"
 #include "analyzer/mesh/mesh.h"
+#include "analyzer/program/picture.h"
 #include "analyzer/program/timeline.h"
 
 namespace s2t {
@@ -96,6 +97,8 @@ struct Event {
   std::vector<std::string> members;  // tensors in one bucket or coalesced call
   int64_t repeat = 1;
   size_t cause = 0;  // index into Program::causes
+  // Where Program::picture has it: the value that moves, and the op that wants it so.
+  int32_t value = -1, user = -1;
 };
 
 struct Pruned {
@@ -158,6 +161,7 @@ struct Program {
   int64_t microbatches = 1;
   std::string pipeline_axis;  // "" without a pipeline
   int64_t pipeline_ranks = 1, chunks = 1;
+  GraphPicture picture;
   bool batched_p2p = true;           // tensors of one border are launched together, not one by one
   std::optional<Timeline> timeline;  // unit costs; only with a pipeline
 };

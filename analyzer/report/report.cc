@@ -7,11 +7,30 @@
 namespace s2t {
 namespace {
 
+constexpr std::string_view kDotToSvg = "dot -Tsvg", kDotToPng = "dot -Tpng",
+                           kSvgToPng = "rsvg-convert --format=png --zoom=2";
+
 constexpr std::array kReports{
-    Report{"predict", "text", write_predict_text}, Report{"predict", "json", write_predict_json},
-    Report{"predict", "csv", write_predict_csv},   Report{"groups", "text", write_groups_text},
-    Report{"groups", "json", write_groups_json},   Report{"explain", "text", write_explain_text},
+    Report{"predict", "text", write_predict_text},
+    Report{"predict", "json", write_predict_json},
+    Report{"predict", "csv", write_predict_csv},
+    Report{"groups", "text", write_groups_text},
+    Report{"groups", "json", write_groups_json},
+    Report{"groups", "mermaid", write_groups_mermaid},
+    Report{"groups", "dot", write_groups_dot},
+    Report{"groups", "svg", write_groups_svg},
+    Report{"groups", "png", write_groups_svg, kSvgToPng},
+    Report{"explain", "text", write_explain_text},
     Report{"explain", "json", write_explain_json},
+    Report{"render", "dot", write_render_dot},
+    Report{"render", "svg", write_render_dot, kDotToSvg},
+    Report{"render", "png", write_render_dot, kDotToPng},
+    Report{"render", "mermaid", write_render_mermaid},
+    Report{"render", "html", write_render_html},
+    Report{"schedule", "text", write_schedule_text},
+    Report{"schedule", "json", write_schedule_json},
+    Report{"schedule", "chrome", write_schedule_chrome},
+    Report{"schedule", "svg", write_schedule_svg},
 };
 
 }  // namespace

@@ -11,22 +11,35 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/base/diagnostics.h"
 #include "analyzer/program/program.h"
 
 namespace s2t {
 
+// A picture that would take too long to lay out, or did.
+class TooMuchToDraw : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 struct ReportOptions {
-  std::optional<Rank> rank;  // only what this rank issues, in its order
-  std::string event;         // explain: "12" or "p0"
-  bool summary = false;      // one line for what repeats
-  bool expand = false;       // every event, however many
-  bool color = false;        // ANSI colours
+  std::optional<Rank> rank;         // only what this rank issues, in its order
+  std::string event;                // explain: "12" or "p0"
+  std::string phase, axis, layers;  // render: only these; "" or "forward", "tp", "2-5"
+  size_t most_boxes = 0;            // render: more are an error; 0: any number
+  // html: the graph as Graphviz drew it, or why it did not.
+  std::string graph_svg, graph_missing;
+  bool summary = false;  // one line for what repeats
+  bool expand = false;   // every event, however many
+  bool color = false;    // ANSI colours
 };
 
 struct Report {
   std::string_view command;  // "predict"
   std::string_view format;   // "text"
   void (*write)(const Program&, const ReportOptions&, std::ostream&);
+  // The outside program that makes the format of what `write` writes; empty: none.
+  std::string_view through = {};
 };
 
 // Of one command its default format comes first.
@@ -43,5 +56,15 @@ void write_groups_text(const Program&, const ReportOptions&, std::ostream&);
 void write_groups_json(const Program&, const ReportOptions&, std::ostream&);
 void write_explain_text(const Program&, const ReportOptions&, std::ostream&);
 void write_explain_json(const Program&, const ReportOptions&, std::ostream&);
+void write_groups_mermaid(const Program&, const ReportOptions&, std::ostream&);
+void write_groups_dot(const Program&, const ReportOptions&, std::ostream&);
+void write_groups_svg(const Program&, const ReportOptions&, std::ostream&);
+void write_render_dot(const Program&, const ReportOptions&, std::ostream&);
+void write_render_html(const Program&, const ReportOptions&, std::ostream&);
+void write_render_mermaid(const Program&, const ReportOptions&, std::ostream&);
+void write_schedule_text(const Program&, const ReportOptions&, std::ostream&);
+void write_schedule_json(const Program&, const ReportOptions&, std::ostream&);
+void write_schedule_chrome(const Program&, const ReportOptions&, std::ostream&);
+void write_schedule_svg(const Program&, const ReportOptions&, std::ostream&);
 
 }  // namespace s2t

@@ -9,6 +9,7 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/schedule/emit.h"
+#include "analyzer/schedule/picture.h"
 #include "analyzer/schedule/pipeline.h"
 #include "analyzer/schedule/simulate.h"
 
@@ -36,7 +37,7 @@ class Assembler {
         sync_(sync),
         emitter_(graph, forward, program_) {}
 
-  Program assemble(const Unpruned& unpruned) {
+  Program assemble(const Unpruned& unpruned, const Costs& costs) {
     describe();
     emitter_.register_axes();
     program_.stages.resize(static_cast<size_t>(graph_.stages));
@@ -45,9 +46,10 @@ class Assembler {
     backward_steps();
     after();
     list_pruned(unpruned);
-    order();
+    order(costs);
     remark();
     loads();
+    program_.picture = picture_of(graph_, forward_);
     return std::move(program_);
   }
 
@@ -242,7 +244,7 @@ class Assembler {
 
   // --- order -------------------------------------------------------------------------------------
 
-  void order() {
+  void order(const Costs& costs) {
     const bool trains = graph_.loss.valid();
     if (program_.pipeline_axis.empty()) {
       for (int32_t m = 0; m < graph_.microbatches; ++m) {
@@ -259,7 +261,7 @@ class Assembler {
       program_.order.push_back(
           {static_cast<SpanKind>(a.kind), a.stage, a.microbatch, a.batch, at.rank, a.peer});
     }
-    program_.timeline = simulate(plan, ranks);
+    program_.timeline = simulate(plan, ranks, costs);
     program_.timeline->title = graph_.name;
   }
 
@@ -373,8 +375,9 @@ class Assembler {
 }  // namespace
 
 Program assemble(const Graph& graph, const Forward& forward, const Needs& needs,
-                 const Backward& backward, const Sync& sync, const Unpruned& unpruned) {
-  return Assembler(graph, forward, needs, backward, sync).assemble(unpruned);
+                 const Backward& backward, const Sync& sync, const Unpruned& unpruned,
+                 const Costs& costs) {
+  return Assembler(graph, forward, needs, backward, sync).assemble(unpruned, costs);
 }
 
 }  // namespace s2t

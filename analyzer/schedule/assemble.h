@@ -4,6 +4,7 @@
 
 #include "analyzer/backward/gradient_sync.h"
 #include "analyzer/program/program.h"
+#include "analyzer/schedule/simulate.h"
 
 namespace s2t {
 
@@ -14,6 +15,7 @@ struct Unpruned {
 };
 
 Program assemble(const Graph& graph, const Forward& forward, const Needs& needs,
-                 const Backward& backward, const Sync& sync, const Unpruned& unpruned);
+                 const Backward& backward, const Sync& sync, const Unpruned& unpruned,
+                 const Costs& costs = {});
 
 }  // namespace s2t

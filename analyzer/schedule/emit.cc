@@ -81,6 +81,8 @@ Event Emitter::base_event(TensorId value, const Step& step, const Context& conte
     e.node = graph_.op(node).name;
     e.module = graph_.op(node).module;
   }
+  e.value = value.value;
+  e.user = context.consumer.value;
   e.stage = context.stage;
   e.ranks = ranks_of_stage(context.stage);
   e.dtype = v.dtype;
@@ -241,6 +243,8 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   if (!v.uses.empty()) e.node = graph_.op(v.uses.front().op).name;
   if (!v.uses.empty()) e.module = graph_.op(v.uses.front().op).module;
   for (const TensorId p : call.members) e.members.push_back(graph_.value(p).name);
+  e.value = call.members[0].value;
+  if (!v.uses.empty()) e.user = v.uses.front().op.value;
   e.stage = call.stage;
   e.ranks = ranks_of_stage(call.stage);
   if (!call.pipeline_members.empty()) {
@@ -280,6 +284,8 @@ Event Emitter::message(const Op& transfer, TensorId value, Collective op, int st
     e.node = graph_.op(producer).name;
     e.module = graph_.op(producer).module;
   }
+  e.value = value.value;
+  e.user = graph_.value(value).producer.value;
   e.stage = stage;
   e.ranks = ranks_of_stage(stage);
   const int64_t p = program_.pipeline_ranks;

@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 
 # Commands whose JSON has a published schema.
-COMMANDS = [["predict"], ["predict", "--summary"], ["groups"], ["verify"]]
+COMMANDS = [["predict"], ["predict", "--summary"], ["groups"], ["schedule"], ["verify"]]
 
 
 def schemas(root):

@@ -1,0 +1,19 @@
+// Outside programs that turn one picture format into another: started as a child, fed and read
+// through pipes, stopped when they take too long.
+//
+// Graphviz runs as a child because its library leaks and its output varies within one process.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace s2t {
+
+// The file that the shell would start; "" if none.
+std::string find_program(std::string_view name);
+
+// What `command` ("dot -Tsvg", words without quotes) writes when it reads `input`. Throws Absent if
+// it is not installed, TooMuchToDraw (slug too-slow) after `seconds`, Fault if it fails.
+std::string run_through(std::string_view command, const std::string& input, int seconds = 20);
+
+}  // namespace s2t

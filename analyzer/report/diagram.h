@@ -1,0 +1,65 @@
+// The annotated graph as a drawing: boxes, arrows and frames, before it is known in which language
+// they are written.
+//
+// What repeats is drawn once: stages that are alike and, within a stage, blocks of ops that are
+// alike in kind, shapes, layouts and collectives. Not known here: places, sizes, syntax.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/program/program.h"
+#include "analyzer/report/report.h"
+
+namespace s2t {
+
+// Forward and backward differ by shape and line, so that they are told apart without colour.
+enum class BoxKind : uint8_t {
+  leaf,  // an input of the model, or what comes from a part that is not shown
+  op,
+  forward,  // a collective by its phase
+  backward,
+  recompute,
+  grad_sync,
+  step,
+};
+
+struct Box {
+  BoxKind kind = BoxKind::op;
+  std::vector<std::string> lines;  // one line of text each, not escaped
+  std::string tooltip;             // full names and reasons
+  std::string axis;                // of a collective: whose colour it has; else empty
+  bool pruned = false;
+  int frame = -1;
+};
+
+struct Arrow {
+  size_t from = 0, to = 0;  // boxes, in the direction in which the data goes
+  std::vector<std::string> lines;
+  bool backward = false;  // a gradient
+  bool pruned = false;
+};
+
+struct Frame {
+  std::string title;
+  int parent = -1;
+};
+
+struct Diagram {
+  std::string title;
+  std::vector<Box> boxes;
+  std::vector<Arrow> arrows;
+  std::vector<Frame> frames;  // parents first
+};
+
+// Throws UserError for a rank, axis, phase or range of layers that the program does not have.
+Diagram draw_program(const Program& program, const ReportOptions& options);
+
+std::string diagram_dot(const Diagram& diagram, const Mesh& mesh);
+std::string diagram_mermaid(const Diagram& diagram, const Mesh& mesh);
+
+// What the boxes and lines mean, one sentence.
+std::string_view diagram_legend();
+
+}  // namespace s2t

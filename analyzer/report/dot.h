@@ -1,0 +1,15 @@
+// Text for the languages of Graphviz and Mermaid.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace s2t {
+
+// "text" in quotes, escaped for Graphviz; a line break stays one.
+std::string dot_string(std::string_view text);
+
+// "text" in quotes, for Mermaid: what its grammar or HTML reserves becomes an entity code.
+std::string mermaid_string(std::string_view text);
+
+}  // namespace s2t

@@ -1,0 +1,132 @@
+// `groups --format dot|mermaid`: ranks as nodes, a link between neighbours of a group. A large
+// world is rank 0 with its neighbours along each axis.
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "analyzer/base/text.h"
+#include "analyzer/report/dot.h"
+#include "analyzer/report/grid.h"
+#include "analyzer/report/palette.h"
+#include "analyzer/report/report.h"
+#include "analyzer/report/words.h"
+
+namespace s2t {
+namespace {
+
+struct Link {
+  int64_t from = 0, to = 0;
+  std::string axis;
+  bool skips = false;  // ranks between are left out
+};
+
+struct Lattice {
+  std::vector<Axis> axes;  // fastest first
+  std::set<int64_t> ranks;
+  std::vector<Link> links;
+};
+
+// From `base` along one axis.
+void add_line(Lattice& lattice, const Mesh& mesh, const Axis& axis, int64_t base) {
+  const int64_t stride = axis_stride(mesh, axis);
+  const auto shown = shown_coordinates(axis.size, shows_all_ranks(mesh) ? axis.size : 8);
+  for (size_t i = 0; i < shown.size(); ++i) {
+    lattice.ranks.insert(base + shown[i] * stride);
+    if (i > 0)
+      lattice.links.push_back({base + shown[i - 1] * stride, base + shown[i] * stride, axis.name,
+                               shown[i] - shown[i - 1] > 1});
+  }
+}
+
+Lattice lattice_of(const Mesh& mesh, bool expert) {
+  Lattice lattice;
+  lattice.axes = drawn_axes(mesh, expert);
+  lattice.ranks.insert(0);
+  const int64_t last = shows_all_ranks(mesh) ? mesh.world() : 1;
+  for (const Axis& axis : lattice.axes)
+    for (int64_t r = 0; r < last; ++r)
+      if (mesh.coordinate(Rank(static_cast<int32_t>(r)), axis.atoms) == 0)
+        add_line(lattice, mesh, axis, r);
+  return lattice;
+}
+
+std::string label(const Mesh& mesh, const Lattice& lattice, int64_t rank) {
+  const std::string place = coordinates_text(mesh, lattice.axes, Rank(static_cast<int32_t>(rank)));
+  return fmt::format("rank {}{}{}", rank, place.empty() ? "" : "\n", place);
+}
+
+std::string heading(const Program& program, const Lattice& lattice, bool expert) {
+  return (expert ? "experts: " : "") + world_text(program.mesh, lattice.axes);
+}
+
+// The first lattice is of the dense axes, the second, if there is one, of the expert axes.
+std::vector<Lattice> lattices(const Mesh& mesh) {
+  std::vector<Lattice> list{lattice_of(mesh, false)};
+  if (!drawn_axes(mesh, true).empty()) list.push_back(lattice_of(mesh, true));
+  return list;
+}
+
+void dot_lattice(const Program& program, const Lattice& l, size_t index, std::string& out) {
+  const Mesh& mesh = program.mesh;
+  out += fmt::format("  subgraph cluster_{} {{\n    graph [label={}, style=rounded];\n", index,
+                     dot_string(heading(program, l, index > 0)));
+  for (const int64_t rank : l.ranks)
+    out += fmt::format("    g{}r{} [label={}];\n", index, rank, dot_string(label(mesh, l, rank)));
+  for (const Link& link : l.links) {
+    const bool row = link.axis == l.axes.front().name;
+    out += fmt::format("    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}]{};\n",
+                       row ? "{ rank=same; " : "", index, link.from, index, link.to,
+                       dot_string(link.skips ? link.axis + " \u22ef" : link.axis),
+                       axis_color(mesh, link.axis), axis_color(mesh, link.axis),
+                       link.skips ? ", style=dashed" : "", row ? " }" : "");
+  }
+  out += "  }\n";
+}
+
+void mermaid_lattice(const Program& program, const Lattice& l, size_t index, size_t& links,
+                     std::string& out) {
+  const Mesh& mesh = program.mesh;
+  out += fmt::format("  subgraph g{}[{}]\n", index, mermaid_string(heading(program, l, index > 0)));
+  for (const int64_t rank : l.ranks)
+    out += fmt::format("    g{}r{}[{}]\n", index, rank, mermaid_string(label(mesh, l, rank)));
+  for (const Link& link : l.links)
+    out += fmt::format("    g{}r{} {}|{}| g{}r{}\n", index, link.from, link.skips ? "-.-" : "---",
+                       mermaid_string(link.axis), index, link.to);
+  out += "  end\n";
+  for (const Link& link : l.links)
+    out += fmt::format("  linkStyle {} stroke:{},stroke-width:3px\n", links++,
+                       axis_color(mesh, link.axis));
+}
+
+}  // namespace
+
+void write_groups_dot(const Program& program, const ReportOptions& options, std::ostream& out) {
+  check_rank(program, options.rank);
+  std::string legend = program.model;
+  for (const Family& family : program.families)
+    legend += "\n" + family_text(program, family, options.rank);
+  std::string text = fmt::format(
+      "digraph groups {{\n  graph [label={}, labelloc=b, fontname=\"sans-serif\", rankdir=TB, "
+      "newrank=true];\n"
+      "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n"
+      "  edge [dir=none, penwidth=3, fontname=\"sans-serif\", fontsize=10];\n",
+      dot_string(legend));
+  size_t index = 0;
+  for (const Lattice& l : lattices(program.mesh)) dot_lattice(program, l, index++, text);
+  out << text << "}\n";
+}
+
+void write_groups_mermaid(const Program& program, const ReportOptions& options, std::ostream& out) {
+  check_rank(program, options.rank);
+  std::string text = "flowchart TD\n";
+  size_t index = 0, links = 0;
+  for (const Lattice& l : lattices(program.mesh)) mermaid_lattice(program, l, index++, links, text);
+  text += "  subgraph legend[\"process groups in creation order\"]\n";
+  for (size_t f = 0; f < program.families.size(); ++f)
+    text += fmt::format("    f{}[{}]\n", f,
+                        mermaid_string(family_text(program, program.families[f], options.rank)));
+  out << text << "  end\n";
+}
+
+}  // namespace s2t

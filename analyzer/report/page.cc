@@ -1,0 +1,179 @@
+// `render --format html`: summary, groups, graph, events, pruned, one rank and timeline on one
+// page.
+#include "analyzer/report/page.h"
+
+#include <fmt/format.h>
+
+#include "analyzer/base/text.h"
+#include "analyzer/program/tally.h"
+#include "analyzer/report/diagram.h"
+#include "analyzer/report/grid.h"
+#include "analyzer/report/page_assets.h"
+#include "analyzer/report/timeline.h"
+#include "analyzer/report/words.h"
+#include "analyzer/report/xml.h"
+
+namespace s2t {
+namespace {
+
+struct Cell {
+  std::string text;
+  bool number = false;
+};
+
+std::string amount(Count n) {
+  return commas(n);
+}
+
+std::string row(std::string_view tag, const std::vector<Cell>& cells) {
+  std::string out = "<tr>";
+  for (const Cell& c : cells)
+    out +=
+        fmt::format("<{0}{1}>{2}</{0}>", tag, c.number ? " class=\"n\"" : "", xml_escaped(c.text));
+  return out + "</tr>\n";
+}
+
+std::string table(const std::vector<Cell>& head, const std::vector<std::vector<Cell>>& rows) {
+  std::string out = "<table><thead>" + row("th", head) + "</thead><tbody>\n";
+  for (const auto& r : rows) out += row("td", r);
+  return out + "</tbody></table>\n";
+}
+
+std::string section(std::string_view id, std::string_view title, const std::string& body) {
+  return fmt::format("<section id=\"{}\"><h2>{}</h2>\n{}</section>\n", id, title, body);
+}
+
+std::string summary(const Program& program) {
+  std::vector<std::vector<Cell>> rows;
+  for (const SummaryRow& r : summarize(program))
+    rows.push_back({{std::string(to_string(r.phase))},
+                    {std::string(info(r.op).name)},
+                    {program.families[r.family].name},
+                    {r.stage ? std::to_string(*r.stage) : ""},
+                    {std::string(info(r.dtype).name)},
+                    {amount(r.calls), true},
+                    {amount(r.input_bytes), true},
+                    {amount(r.output_bytes), true},
+                    {amount(r.wire_bytes), true}});
+  std::string out = "<p class=\"sub\">Per rank and step; of ranks that differ, the busiest.</p>\n" +
+                    table({{"phase"},
+                           {"collective"},
+                           {"group"},
+                           {"stage"},
+                           {"dtype"},
+                           {"calls", true},
+                           {"input B", true},
+                           {"output B", true},
+                           {"wire B", true}},
+                          rows);
+  if (program.remarks.empty()) return out;
+  out += "<h3>Remarks</h3>\n<ul>\n";
+  for (const Remark& r : program.remarks) out += "<li>" + xml_escaped(r.text) + "</li>\n";
+  return out + "</ul>\n";
+}
+
+std::string graph(const ReportOptions& options) {
+  const size_t begin = options.graph_svg.find("<svg");
+  if (begin == std::string::npos) return "<p>" + xml_escaped(options.graph_missing) + "</p>\n";
+  return fmt::format(
+      "<p class=\"sub\">{}. Drag or use the arrow keys to move, wheel or + and - to zoom, 0 to "
+      "fit.</p>\n"
+      "<div class=\"controls\"><button class=\"plain\" id=\"zoom-in\">zoom in</button>"
+      "<button class=\"plain\" id=\"zoom-out\">zoom out</button>"
+      "<button class=\"plain\" id=\"zoom-fit\">fit</button></div>\n"
+      "<div id=\"graph\" tabindex=\"0\" role=\"application\" aria-label=\"communication picture, "
+      "arrow keys move, plus and minus zoom\">{}</div>\n",
+      xml_escaped(diagram_legend()), options.graph_svg.substr(begin));
+}
+
+std::string events(const Program& program) {
+  std::string note = lists_every_event(program)
+                         ? "Every event of the step, in order."
+                         : "What repeats is one row; \"times\" says how often it runs.";
+  return fmt::format(
+      "<p class=\"sub\">{}</p>\n<div class=\"controls\">"
+      "<label>contains<input id=\"find\" type=\"search\"></label>"
+      "<label>phase<select id=\"of-phase\"></select></label>"
+      "<label>collective<select id=\"of-op\"></select></label>"
+      "<label>group<select id=\"of-family\"></select></label>"
+      "<label>of rank<input id=\"of-rank\" type=\"number\" min=\"0\" max=\"{}\"></label>"
+      "<span id=\"events-count\" role=\"status\"></span></div>\n"
+      "<div class=\"scroll\" tabindex=\"0\" aria-label=\"events\"><table><thead><tr "
+      "id=\"events-head\"></tr></thead><tbody id=\"events-body\"></tbody></table></div>\n"
+      "<p><button class=\"plain\" id=\"more\">show more</button></p>\n",
+      note, program.mesh.world() - 1);
+}
+
+std::string pruned(const Program& program) {
+  if (program.pruned.empty()) return "<p>Nothing is pruned.</p>\n";
+  std::vector<std::vector<Cell>> rows;
+  for (const Pruned& p : program.pruned)
+    rows.push_back({{p.id},
+                    {std::string(to_string(p.event.phase))},
+                    {std::string(info(p.event.op).name)},
+                    {program.families[p.event.family].name},
+                    {subject(p.event)},
+                    {amount(p.event.volume.input_bytes), true},
+                    {p.because}});
+  return "<div class=\"scroll\" tabindex=\"0\" aria-label=\"pruned\">" +
+         table({{"id"},
+                {"phase"},
+                {"collective"},
+                {"group"},
+                {"tensor"},
+                {"saved B", true},
+                {"because"}},
+               rows) +
+         "</div>\n";
+}
+
+std::string one_rank(const Program& program, const ReportOptions& options) {
+  return fmt::format(
+      "<div class=\"controls\"><label>rank<input id=\"rank\" type=\"number\" min=\"0\" max=\"{}\" "
+      "value=\"{}\"></label><span id=\"rank-place\" role=\"status\"></span></div>\n"
+      "<table><thead><tr><th>group</th><th class=\"n\">size</th><th>ranks</th></tr></thead><tbody "
+      "id=\"rank-groups\"></tbody></table>\n"
+      "<table><thead><tr><th>phase</th><th>collective</th><th>group</th><th "
+      "class=\"n\">calls</th><th class=\"n\">input B</th><th class=\"n\">wire B</th></tr></thead>"
+      "<tbody id=\"rank-calls\"></tbody></table>\n",
+      program.mesh.world() - 1, options.rank ? options.rank->value : 0);
+}
+
+std::string timeline(const Program& program) {
+  if (!program.timeline) return "<p>The model has no pipeline.</p>\n";
+  return "<p class=\"sub\">" + xml_escaped(timeline_summary(*program.timeline)) +
+         "</p>\n<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"timeline\">" +
+         timeline_svg(*program.timeline) + "</div>\n";
+}
+
+}  // namespace
+
+void write_render_html(const Program& program, const ReportOptions& options, std::ostream& out) {
+  check_rank(program, options.rank);
+  const std::string title = xml_escaped(program.model);
+  out << "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+         "<link rel=\"icon\" href=\"data:,\">\n"
+      << "<title>" << title << "</title>\n<style>" << kPageStyle << "</style>\n</head>\n<body>\n";
+  out << "<h1>" << title << "</h1>\n<p class=\"sub\">"
+      << xml_escaped(world_text(program.mesh, drawn_axes(program.mesh, false))) << "; "
+      << amount(program.parameters) << " parameters; " << amount(count_events(program))
+      << " events in a step</p>\n";
+  out << "<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a><a "
+         "href=\"#groups\">Groups</a><a href=\"#communication\">Communication</a><a "
+         "href=\"#events\">Events</a><a href=\"#pruned\">Pruned</a><a href=\"#one-rank\">One "
+         "rank</a><a href=\"#timeline\">Timeline</a></nav>\n<main>\n";
+  out << section("summary", "Summary", summary(program));
+  out << section("groups", "Groups",
+                 "<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"groups\">" +
+                     groups_svg(program, options) + "</div>\n");
+  out << section("communication", "Communication", graph(options));
+  out << section("events", "Events", events(program));
+  out << section("pruned", "Pruned", pruned(program));
+  out << section("one-rank", "One rank", one_rank(program, options));
+  out << section("timeline", "Timeline", timeline(program));
+  out << "</main>\n<script type=\"application/json\" id=\"data\">" << page_data(program)
+      << "</script>\n<script>" << kPageScript << "</script>\n</body>\n</html>\n";
+}
+
+}  // namespace s2t

@@ -1,0 +1,17 @@
+// The HTML report: one file, no network. Only the reports' own parts are declared here.
+#pragma once
+
+#include <string>
+
+#include "analyzer/program/program.h"
+#include "analyzer/report/report.h"
+
+namespace s2t {
+
+inline constexpr Count kMostPageEvents = 3000;  // beyond, what repeats is one row with a count
+
+bool lists_every_event(const Program& program);
+std::string page_data(const Program& program);  // JSON, safe inside <script>
+std::string groups_svg(const Program& program, const ReportOptions& options);
+
+}  // namespace s2t

@@ -1,0 +1,144 @@
+// Pictures of the graph and of the groups, from models as a user has them.
+#include "analyzer/report/diagram.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "analyzer/analyze.h"
+#include "analyzer/io/model_json.h"
+#include "analyzer/report/dot.h"
+#include "analyzer/report/grid.h"
+#include "tests/golden/golden.h"
+
+namespace s2t {
+namespace {
+
+using ::testing::HasSubstr;
+
+Program program_of(const std::string& model) {
+  return analyze(load_model(std::string(S2T_SOURCE_DIR) + "/models/" + model + ".json"));
+}
+
+std::string printed(std::string_view command, std::string_view format, const Program& program,
+                    const ReportOptions& options = {}) {
+  std::ostringstream out;
+  find_report(command, format).write(program, options, out);
+  return out.str();
+}
+
+size_t count(const Diagram& diagram, BoxKind kind, bool pruned = false) {
+  size_t n = 0;
+  for (const Box& b : diagram.boxes) n += b.kind == kind && b.pruned == pruned;
+  return n;
+}
+
+TEST(GoldenPictures, OfTwoByTwoRanks) {
+  const Program program = program_of("tp_ar_b128");
+  for (const char* format : {"dot", "mermaid"}) {
+    testing::expect_golden(std::string("pictures/groups_tp_ar_b128.") + format,
+                           printed("groups", format, program));
+    testing::expect_golden(std::string("pictures/render_tp_ar_b128.") + format,
+                           printed("render", format, program));
+  }
+}
+
+TEST(GoldenPictures, OfAPipelineWithPruning) {
+  const Program program = program_of("tp_pp_dp_8ranks");
+  testing::expect_golden("pictures/render_tp_pp_dp_8ranks.dot", printed("render", "dot", program));
+}
+
+TEST(Diagram, EveryCollectiveOfTheStepIsABox) {
+  const Diagram d = draw_program(program_of("tp_ar_b128"), {});
+  EXPECT_EQ(count(d, BoxKind::forward), 1u);
+  EXPECT_EQ(count(d, BoxKind::backward), 1u);
+  EXPECT_EQ(count(d, BoxKind::grad_sync), 2u);
+}
+
+TEST(Diagram, PrunedCollectivesAreMarkedAndSayWhy) {
+  const Diagram d = draw_program(program_of("tp_pp_dp_8ranks"), {});
+  ASSERT_EQ(count(d, BoxKind::backward, true), 1u);
+  for (const Box& b : d.boxes)
+    if (b.pruned) {
+      EXPECT_EQ(b.lines.back(), "x does not require grad");
+    }
+}
+
+TEST(Diagram, AlikeLayersAreDrawnOnceWithACount) {
+  const Diagram d = draw_program(program_of("tp_pp_dp_8ranks"), {});
+  std::vector<std::string> titles;
+  for (const Frame& f : d.frames) titles.push_back(f.title);
+  EXPECT_THAT(titles,
+              ::testing::ElementsAre("stage 0", "stage 1", "layers 2 to 3: 2 times the same"));
+}
+
+TEST(Diagram, ArrowsAndFramesPointToWhatIsThere) {
+  for (const char* model : {"tp_pp_dp_8ranks", "layer_megatron_sp", "fsdp_mlp", "ep_skewed",
+                            "interleaved_p4_v2_m8", "tied_embedding"}) {
+    const Diagram d = draw_program(program_of(model), {});
+    for (const Arrow& a : d.arrows) {
+      EXPECT_LT(a.from, d.boxes.size()) << model;
+      EXPECT_LT(a.to, d.boxes.size()) << model;
+    }
+    for (size_t f = 0; f < d.frames.size(); ++f)
+      EXPECT_LT(d.frames[f].parent, static_cast<int>(f)) << model;
+    for (const Box& b : d.boxes) EXPECT_LT(b.frame, static_cast<int>(d.frames.size())) << model;
+  }
+}
+
+TEST(Diagram, FiltersLeaveOutCollectives) {
+  const Program program = program_of("tp_ar_b128");
+  ReportOptions options;
+  options.phase = "forward";
+  EXPECT_EQ(count(draw_program(program, options), BoxKind::backward), 0u);
+  EXPECT_EQ(count(draw_program(program, options), BoxKind::forward), 1u);
+  options = {};
+  options.axis = "dp";
+  EXPECT_EQ(count(draw_program(program, options), BoxKind::forward), 0u);
+  EXPECT_EQ(count(draw_program(program, options), BoxKind::grad_sync), 2u);
+}
+
+TEST(Diagram, WhatTheProgramDoesNotHaveIsAUserError) {
+  const Program program = program_of("tp_ar_b128");
+  ReportOptions phase, axis, layers, rank;
+  phase.phase = "backwards";
+  axis.axis = "tq";
+  layers.layers = "1-x";
+  rank.rank = Rank(4);
+  for (const ReportOptions& options : {phase, axis, layers, rank})
+    EXPECT_THROW(draw_program(program, options), UserError);
+}
+
+TEST(Diagram, TooManyBoxesAreRefusedOnlyWhereALimitIsSet) {
+  const Program program = program_of("tp_ar_b128");
+  ReportOptions options;
+  options.most_boxes = 3;
+  EXPECT_THROW(draw_program(program, options), TooMuchToDraw);
+}
+
+TEST(Escapes, DotKeepsEveryCharacter) {
+  EXPECT_EQ(dot_string("a \"b\" \\ <c> &\nd"), R"("a \"b\" \\ <c> &amp;\nd")");
+}
+
+TEST(Escapes, MermaidHasNoReservedCharacterInAString) {
+  EXPECT_EQ(mermaid_string("a \"b\" <c>\nd"), "\"a #34;b#34; #60;c#62;<br/>d\"");
+}
+
+TEST(Grid, LargeWorldsShowTheFirstAndTheLast) {
+  EXPECT_THAT(shown_coordinates(128, 4), ::testing::ElementsAre(0, 1, 127));
+  EXPECT_THAT(shown_coordinates(3, 4), ::testing::ElementsAre(0, 1, 2));
+}
+
+TEST(Grid, TheExpertAxesHaveAPictureOfTheirOwn) {
+  EXPECT_THAT(printed("groups", "svg", program_of("moe_folded_ep")), HasSubstr("experts: "));
+}
+
+TEST(Page, NoNameEndsTheScript) {
+  Program program = program_of("tp_ar_b128");
+  program.stages[0].forward.items[0].event.tensor = "</script><b>";
+  const std::string page = printed("render", "html", program);
+  EXPECT_THAT(page, HasSubstr("\\u003c/script>\\u003cb>"));
+}
+
+}  // namespace
+}  // namespace s2t

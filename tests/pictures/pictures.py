@@ -1,0 +1,255 @@
+"""Draws every model in every format and judges what comes out.
+
+Usage: pictures.py SHAPE2TRACE ROOT. Formats that need Graphviz or rsvg-convert must exit 77 with
+one line where that is absent; the summary says so.
+"""
+
+import html.parser
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import grammar
+import samples
+import svg
+
+FORMATS = [("groups", "svg"), ("groups", "dot"), ("groups", "mermaid"), ("groups", "png"),
+           ("render", "dot"), ("render", "mermaid"), ("render", "svg"), ("render", "png"),
+           ("render", "html"), ("schedule", "text"), ("schedule", "json"), ("schedule", "chrome"),
+           ("schedule", "svg")]
+NEEDS = {("groups", "png"): "rsvg-convert", ("render", "svg"): "dot", ("render", "png"): "dot"}
+LIMIT = 3.0  # seconds
+
+
+def run(binary, *words, env=None):
+    return subprocess.run([binary, *map(str, words)], capture_output=True, timeout=120, env=env)
+
+
+class Page(html.parser.HTMLParser):
+    """Ids, outward links and the data of an HTML report; complains about unclosed elements."""
+    VOID = {"meta", "link", "input", "br", "img", "hr"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.outward, self.script, self.bad = [], [], [], "", []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for key, value in attributes:
+            if key == "id":
+                self.ids.append(value)
+            if key in ("src", "href") and not (value or "").startswith(("#", "data:")):
+                self.outward.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.bad.append(f"</{tag}> closes nothing")
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script" and not self.script:
+            self.script = data
+
+
+def judge_html(text):
+    page = Page()
+    page.feed(text)
+    bad = page.bad + [f"unclosed {t}" for t in page.open] + [f"leads outside: {o}" for o in
+                                                             page.outward]
+    for name in ("summary", "groups", "communication", "events", "pruned", "one-rank", "timeline"):
+        bad += [] if name in page.ids else [f"no section {name}"]
+    if not json.loads(page.script)["columns"]:
+        bad.append("no columns")
+    if re.search(r"@import|url\(\s*['\"]?http|fetch\(|XMLHttpRequest", text):
+        bad.append("reaches for the network")
+    return bad
+
+
+def judge_chrome(text):
+    events = json.loads(text)["traceEvents"]
+    bad = [f"no {key} in {e}" for e in events for key in ("ph", "pid", "name") if key not in e]
+    starts = [e["id"] for e in events if e["ph"] == "s"]
+    ends = [e["id"] for e in events if e["ph"] == "f"]
+    if sorted(starts) != sorted(ends) or len(set(starts)) != len(starts):
+        bad.append("flows do not pair up")
+    bad += [f"negative duration: {e}" for e in events if e["ph"] == "X" and e["dur"] < 0]
+    return bad
+
+
+def judge_dot(text):
+    """Graphviz is the judge of its own language."""
+    if not shutil.which("dot"):
+        return [] if text.startswith("digraph") else ["no digraph"]
+    result = subprocess.run(["dot", "-Tcanon"], input=text.encode(), capture_output=True)
+    return [result.stderr.decode()] if result.returncode or result.stderr else []
+
+
+def judge_png(data):
+    if data[:8] != b"\x89PNG\r\n\x1a\n":
+        return ["no PNG"]
+    width, height = struct.unpack(">II", data[16:24])
+    return [] if width > 50 and height > 30 else [f"only {width} x {height}"]
+
+
+def judge(command, form, data):
+    if form == "png":
+        return judge_png(data)
+    text = data.decode("utf-8")
+    if form == "svg":
+        return svg.drawn_by_dot(text) if command == "render" else \
+            svg.drawn_by_us(text, ("F", "B", "F odd", "B odd") if command == "schedule" else
+                            ("cell", "fold", "here"))
+    return {"mermaid": grammar.problems, "dot": judge_dot, "html": judge_html,
+            "chrome": judge_chrome, "json": lambda t: [] if json.loads(t) else ["empty"],
+            "text": lambda t: [] if t.strip() else ["empty"]}[form](text)
+
+
+def draw(binary, model, command, form, limit=None, twice=False):
+    begin = time.perf_counter()
+    result = run(binary, command, model, "--format", form)
+    took = time.perf_counter() - begin
+    tool = NEEDS.get((command, form))
+    if tool and not shutil.which(tool):
+        lines = result.stderr.decode().splitlines()
+        return [] if result.returncode == 77 and len(lines) == 1 and tool in lines[0] else \
+            [f"{tool} is absent: exit {result.returncode}, {lines}"]
+    if result.returncode:
+        return [f"exit {result.returncode}: {result.stderr.decode()[:500]}"]
+    bad = judge(command, form, result.stdout)
+    if limit and took > limit:
+        bad.append(f"took {took:.1f} s, more than {limit} s")
+    if twice and run(binary, command, model, "--format", form).stdout != result.stdout:
+        bad.append("other bytes the second time")
+    return bad
+
+
+def expected_labels(binary, root):
+    """What a reader looks for is there, in groups and graph."""
+    bad = []
+    model = root / "models" / "tp_ar_b128.json"
+    wanted = [("groups", "svg", ["rank 0", "rank 3", "dp 1 tp 1", "2 groups of 2"]),
+              ("render", "dot", ["forward all_reduce", "backward all_reduce",
+                                 "grad_sync all_reduce", "over tp", "tp:P", "256 x 512"]),
+              ("render", "mermaid", ["forward all_reduce", "grad_sync all_reduce"])]
+    for command, form, words in wanted:
+        text = run(binary, command, model, "--format", form).stdout.decode()
+        bad += [f"{command} {form}: no {w!r}" for w in words if w not in text]
+    pruned = run(binary, "render", root / "models" / "ep_no_input_grad.json", "--format", "dot")
+    if not re.search(r"pruned: .*style=\"[a-z,]*dashed", pruned.stdout.decode()):
+        bad.append("a pruned collective is not dashed")
+    return bad
+
+
+def filters(binary, root):
+    model, bad = root / "models" / "tp_ar_b128.json", []
+
+    def boxes(*words):
+        text = run(binary, "render", model, *words).stdout.decode()
+        return {p: len(re.findall(rf'class="{p}"', text))
+                for p in ("forward", "backward", "grad_sync")}
+
+    every = boxes()
+    bad += [] if all(every.values()) else [f"without filters some phase is missing: {every}"]
+    only = boxes("--phase", "forward")
+    if only != {"forward": every["forward"], "backward": 0, "grad_sync": 0}:
+        bad.append(f"--phase forward shows {only}")
+    if boxes("--axis", "dp")["forward"] or not boxes("--axis", "dp")["grad_sync"]:
+        bad.append("--axis dp")
+    piped = root / "models" / "pp_4layers.json"
+    everything = run(binary, "render", piped).stdout.decode()
+    one = run(binary, "render", piped, "--rank", "0").stdout.decode()
+    if not 0 < one.count("class=") < everything.count("class="):
+        bad.append("--rank 0 shows all stages")
+    for words in (["--phase", "x"], ["--axis", "x"], ["--layers", "x"], ["--rank", "99"]):
+        result = run(binary, "render", model, *words)
+        if result.returncode != 2 or result.stdout:
+            bad.append(f"{words} is accepted")
+    return bad
+
+
+def outputs(binary, root, folder):
+    """-o is all or nothing."""
+    model, bad = root / "models" / "tp_ar_b128.json", []
+    nowhere = folder / "no" / "such" / "file.svg"
+    if run(binary, "groups", model, "--format", "svg", "-o", nowhere).returncode != 2:
+        bad.append("an unwritable path is no error")
+    file = folder / "kept.svg"
+    file.write_text("before")
+    missing = run(binary, "groups", folder / "absent.json", "--format", "svg", "-o", file)
+    if missing.returncode != 2 or file.read_text() != "before":
+        bad.append("a failed command touched the file")
+    env = dict(os.environ, PATH="/nonexistent")
+    for command in ("groups", "render"):
+        result = run(binary, command, model, "--format", "png", "-o", file, env=env)
+        if result.returncode != 77 or len(result.stderr.splitlines()) != 1 or \
+                file.read_text() != "before":
+            bad.append(f"{command} png without its tool: exit {result.returncode}")
+    without = run(binary, "render", model, "--format", "html", env=env)
+    if without.returncode or judge_html(without.stdout.decode()):
+        bad.append("no page without Graphviz")
+    if sorted(p.name for p in folder.iterdir() if ".part" in p.name):
+        bad.append("a part file is left behind")
+    return bad
+
+
+def names_survive(binary, model):
+    """Names come out escaped, and short ones intact."""
+    bad = []
+    text = run(binary, "render", model, "--format", "html").stdout.decode()
+    page = Page()
+    page.feed(text)
+    told = json.dumps(json.loads(page.script), ensure_ascii=False)
+    if "</script><b>" in text.split("<body>")[1].replace("</script>\n<script>", ""):
+        bad.append("html: a name ends the script")
+    dot = run(binary, "render", model, "--format", "dot").stdout.decode()
+    for name in samples.HOSTILE[:2] + samples.HOSTILE[3:4]:
+        escaped = name.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
+        if escaped not in dot:
+            bad.append(f"dot: {name!r} is not there")
+    return bad + ([] if told else ["no data"])
+
+
+def main(binary, root):
+    root, bad, count = Path(root), 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def report(label, problems):
+            nonlocal bad, count
+            count += 1
+            for p in problems[:5]:
+                print(f"{label}: {p}")
+            bad += bool(problems)
+
+        stack, odd = folder / "stack.json", folder / "odd.json"
+        stack.write_text(json.dumps(samples.stack()))
+        odd.write_text(json.dumps(samples.hostile()))
+        for model in [*sorted((root / "models").glob("*.json")), odd]:
+            for command, form in FORMATS:
+                report(f"{model.name} {command} {form}",
+                       draw(binary, model, command, form, twice=model == odd))
+        for command, form in FORMATS:
+            report(f"stack {command} {form}", draw(binary, stack, command, form, LIMIT))
+        report("labels", expected_labels(binary, root))
+        report("filters", filters(binary, root))
+        report("outputs", outputs(binary, root, folder))
+        report("names", names_survive(binary, odd))
+    absent = sorted({t for t in NEEDS.values() if not shutil.which(t)})
+    print(f"{count} checks, {bad} failed" + (f"; absent: {', '.join(absent)}" if absent else ""))
+    return 1 if bad or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
