@@ -127,12 +127,13 @@ class SyncPlanner {
     return call;
   }
 
-  // Experts too are divided by the full data-parallel size: each saw the tokens of every source.
+  // Experts too are divided by the full data-parallel size: each saw the tokens of every source. An
+  // axis of another kind that the model names averages nothing.
   int64_t divisor() const {
     AtomSet atoms = 0;
     for (const std::string& name : decl_.axes)
       if (const Axis* axis = graph_.mesh.find(name)) atoms |= axis->atoms;
-    return graph_.mesh.size(decl_.axes.empty() ? graph_.data_atoms : atoms);
+    return graph_.mesh.size(decl_.axes.empty() ? graph_.data_atoms : atoms & graph_.data_atoms);
   }
 
   bool every_microbatch() const {

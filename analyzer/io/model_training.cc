@@ -206,12 +206,12 @@ std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes&
   if (pipeline.chunks > 1 && pipeline.schedule != "interleaved")
     chunks.error(
         fmt::format("{} chunks with schedule {}", pipeline.chunks, quoted(pipeline.schedule)),
-        "1, or \"schedule\": \"interleaved\"", "", "chunks");
+        "1, or \"schedule\": \"interleaved\"", "", "schedule");
   const JsonCursor drain = object.optional("drain");
   pipeline.drain = read_word(drain, kDrains, "drain", pipeline.drain);
   if (drain && pipeline.schedule != "gpipe")
     drain.error(fmt::format("\"drain\" with schedule {}", quoted(pipeline.schedule)),
-                "it only with \"gpipe\"", "", "drain");
+                "it only with \"gpipe\"", "", "unknown-drain");
   pipeline.p2p = read_word(object.optional("p2p"), kP2p, "p2p", pipeline.p2p);
   return pipeline;
 }

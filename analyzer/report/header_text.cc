@@ -93,9 +93,10 @@ void print_pipeline(const Program& program, std::ostream& out, bool color) {
   if (const auto& t = program.timeline) {
     out << fmt::format(",\n  schedule {}, bubble {:.4g} of the ideal time", t->schedule,
                        t->bubble());
-    int peak = 0;
-    for (const TimelineRow& row : t->rows) peak = std::max(peak, row.peak_activations);
-    out << ", at most " << plural(static_cast<Count>(peak), "activation") << " held by one rank";
+    std::string held;
+    for (const TimelineRow& row : t->rows)
+      held += (held.empty() ? "" : " ") + std::to_string(row.peak_activations);
+    out << ",\n  activations held at most, rank by rank: " << held;
   }
   out << "\n";
 }

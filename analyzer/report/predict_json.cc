@@ -1,4 +1,6 @@
 // `predict --format json`: the contract's shape2trace.program/1.
+#include <cmath>
+
 #include "analyzer/program/listing.h"
 #include "analyzer/program/tally.h"
 #include "analyzer/report/program_json.h"
@@ -57,6 +59,29 @@ void write_fingerprints(JsonWriter& json, const Program& program, const ReportOp
   json.end();
 }
 
+void write_pipeline(JsonWriter& json, const Program& program) {
+  if (!program.timeline) return;
+  const Timeline& t = *program.timeline;
+  json.key("pipeline").object().field("schedule", t.schedule);
+  json.field("bubble_over_ideal", t.bubble()).field("bubble_share", t.bubble_share());
+  std::vector<int> peaks;
+  for (const TimelineRow& row : t.rows) peaks.push_back(row.peak_activations);
+  json.field("peak_activations", peaks).end();
+}
+
+void write_loads(JsonWriter& json, const Program& program) {
+  if (program.loads.empty()) return;
+  json.key("loads").array(JsonWriter::kLines);
+  for (const Load& load : program.loads) {
+    json.object().field("routing", load.routing).field("axis", load.axis);
+    json.field("rows", load.rows).field("hottest", load.hottest);
+    const bool finite = !std::isinf(load.ratio);
+    json.field("ratio", finite ? std::optional<double>(load.ratio) : std::nullopt);
+    json.field("dropped", load.dropped).end();
+  }
+  json.end();
+}
+
 }  // namespace
 
 void write_predict_json(const Program& program, const ReportOptions& options, std::ostream& out) {
@@ -69,7 +94,9 @@ void write_predict_json(const Program& program, const ReportOptions& options, st
   write_mesh(json, program.mesh);
   json.key("groups");
   write_groups(json, program);
+  write_pipeline(json, program);
   write_events(json, program, options);
+  write_loads(json, program);
   json.key("pruned").array(JsonWriter::kLines);
   for (const Pruned& pruned : program.pruned) write_pruned(json, program, pruned);
   json.end().key("remarks").array(JsonWriter::kLines);

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+
+#include <algorithm>
 #include <map>
 
 #include "analyzer/base/text.h"
@@ -202,6 +205,34 @@ void print_pruned(const Page& page) {
   table.print(page.out);
 }
 
+// "112 16" rows by coordinate; many ranks are only summed up.
+std::string rows_text(const Load& load) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t c = 0; c < std::min(load.rows.size(), kShown); ++c)
+    text += (text.empty() ? "" : " ") + commas(load.rows[c]);
+  if (load.rows.size() > kShown) text += fmt::format(" and {} more", load.rows.size() - kShown);
+  return text;
+}
+
+void print_loads(const Page& page) {
+  if (page.program.loads.empty()) return;
+  page.heading("Expert load",
+               " (rows that each rank of the axis receives, one layer and microbatch)");
+  Table table({{"routing", kFlexible},
+               {"axis"},
+               {"rows by coordinate", kFlexible},
+               {"hottest"},
+               {"most/least", kRight},
+               {"dropped", kRight}});
+  for (const Load& load : page.program.loads)
+    table.row({load.routing, load.axis, rows_text(load),
+               fmt::format("{} {}", load.axis, load.hottest),
+               std::isinf(load.ratio) ? "no rows" : fmt::format("{:.3g}", load.ratio),
+               commas(load.dropped)});
+  table.print(page.out);
+}
+
 void print_remarks(const Page& page) {
   if (page.program.remarks.empty()) return;
   page.heading("Remarks", "");
@@ -257,6 +288,7 @@ void write_predict_text(const Program& program, const ReportOptions& options, st
         "\n{} events are not listed: --expand lists all, --rank R those of rank R.\n",
         commas(events));
   print_pruned(page);
+  print_loads(page);
   print_remarks(page);
   print_fingerprint(page);
 }

@@ -69,7 +69,7 @@ int64_t mean_divisor_of_sync(const Graph& graph) {
   AtomSet atoms = 0;
   for (const std::string& name : graph.sync.axes)
     if (const Axis* axis = graph.mesh.find(name)) atoms |= axis->atoms;
-  return graph.mesh.size(graph.sync.axes.empty() ? graph.data_atoms : atoms);
+  return graph.mesh.size(graph.sync.axes.empty() ? graph.data_atoms : atoms & graph.data_atoms);
 }
 
 Tensor flattened(const std::vector<const Tensor*>& tensors, int64_t padded_to) {

@@ -403,10 +403,10 @@ INSTANTIATE_TEST_SUITE_P(
             "\"1f1b\", \"interleaved\", \"deepspeed\". Did you mean \"1f1b\"? [unknown-schedule]"},
         Mistake{R"json("batch": {)json", R"json("pipeline": {"chunks": 2}, "batch": {)json",
                 "/pipeline/chunks: 2 chunks with schedule \"1f1b\"; expected 1, or \"schedule\": "
-                "\"interleaved\". [chunks]"},
+                "\"interleaved\". [schedule]"},
         Mistake{R"json("batch": {)json", R"json("pipeline": {"drain": "reversed"}, "batch": {)json",
                 "/pipeline/drain: \"drain\" with schedule \"1f1b\"; expected it only with "
-                "\"gpipe\". [drain]"},
+                "\"gpipe\". [unknown-drain]"},
         Mistake{R"json("batch": {)json",
                 R"json("pipeline": {"schedule": "interleaved", "chunks": 2}, "batch": {)json",
                 "/ops: no op on stage 2, 3; expected at least one on each of the 4 stages. Give "
