@@ -14,8 +14,12 @@ namespace {
 using Words = std::set<std::string>;
 
 // Hyphenated words of the sources that are no slugs.
-const Words kNoSlugs{"warm-up", "time-out", "tp-pp-dp", "tp-cp-ep-dp-pp",
-                     "dp-cp",   "stand-in", "s2t-r"};
+const Words kNoSlugs{"warm-up", "time-out", "tp-pp-dp", "tp-cp-ep-dp-pp", "dp-cp", "stand-in",
+                     "s2t-r", "rsvg-convert",
+                     // names inside the HTML report
+                     "aria-sort", "events-body", "events-count", "events-head", "of-family",
+                     "of-op", "of-phase", "of-rank", "one-rank", "rank-calls", "rank-groups",
+                     "rank-place", "zoom-fit", "zoom-in", "zoom-out"};
 
 // Every source below a folder but the table itself.
 std::string sources(const std::string& folder) {
