@@ -22,13 +22,22 @@ std::string text(std::string_view view) {
   return std::string(view);
 }
 
+// Keys of a model file that an op takes beside the common ones; optional ones in brackets.
+std::string attributes_of(const OpDef& op) {
+  std::string names;
+  for (const AttributeDef& a : op.attributes)
+    names += (names.empty() ? "" : " ") + (a.required ? text(a.name) : "[" + text(a.name) + "]");
+  return names;
+}
+
 Rows list_ops() {
-  Rows rows{{"name", "family", "summary", "rule"}, {}};
+  Rows rows{{"name", "family", "summary", "rule", "keys"}, {}};
   for (const OpDef& op : op_table()) {
     const std::string rule = !op.rule.empty()    ? text(op.rule)
                              : !op.steps.empty() ? "composite"
                                                  : "by its attributes";
-    rows.rows.push_back({text(op.name), text(op.family), text(op.summary), rule});
+    rows.rows.push_back(
+        {text(op.name), text(op.family), text(op.summary), rule, attributes_of(op)});
   }
   return rows;
 }

@@ -217,8 +217,7 @@ std::string rows_text(const Load& load) {
 
 void print_loads(const Page& page) {
   if (page.program.loads.empty()) return;
-  page.heading("Expert load",
-               " (rows that each rank of the axis receives, one layer and microbatch)");
+  page.heading("Expert load", "rows that each rank of the axis receives, one layer and microbatch");
   Table table({{"routing", kFlexible},
                {"axis"},
                {"rows by coordinate", kFlexible},
