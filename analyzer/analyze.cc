@@ -14,7 +14,7 @@ Program analyze(const Model& model, const Costs& costs) {
   const Forward forward = plan_forward(graph);
   const Needs needs = find_needed_gradients(graph);
   const Backward backward = derive_backward(graph, forward, needs);
-  const Sync sync = plan_gradient_sync(graph, forward, backward);
+  const Sync sync = plan_gradient_sync(graph, backward);
 
   Unpruned unpruned{find_needed_gradients(graph, true), {}};
   if (unpruned.needs != needs) unpruned.backward = derive_backward(graph, forward, unpruned.needs);

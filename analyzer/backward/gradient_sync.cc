@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/backward/sharding_units.h"
 #include "analyzer/base/text.h"
 
 namespace s2t {
@@ -31,8 +32,8 @@ Shape flat(Count n) {
 
 class SyncPlanner {
  public:
-  SyncPlanner(const Graph& graph, const Forward& forward, const Backward& backward)
-      : graph_(graph), forward_(forward), backward_(backward), decl_(graph.sync) {}
+  SyncPlanner(const Graph& graph, const Backward& backward)
+      : graph_(graph), backward_(backward), decl_(graph.sync) {}
 
   Sync plan() {
     collect();
@@ -235,58 +236,6 @@ class SyncPlanner {
 
   // --- fully sharded -----------------------------------------------------------------------------
 
-  struct Unit {
-    std::vector<TensorId> members;
-    OpId first, last;  // ops that use it
-    int stage = 0;
-    bool root = false;
-  };
-
-  std::vector<Unit> units() const {
-    std::vector<Unit> list;
-    std::set<std::string> named;
-    for (int stage = 0; stage < graph_.stages; ++stage) {
-      for (const auto& names : decl_.units) {
-        named.insert(names.begin(), names.end());
-        add_unit(list, names, stage, false);
-      }
-      std::vector<std::string> rest;
-      for (const TensorId p : parameters_of(graph_))
-        if (!named.count(graph_.value(p).name)) rest.push_back(graph_.value(p).name);
-      add_unit(list, rest, stage, true);
-    }
-    std::stable_sort(list.begin(), list.end(), [](const Unit& a, const Unit& b) {
-      return std::tuple(a.stage, !a.root, a.first) < std::tuple(b.stage, !b.root, b.first);
-    });
-    return list;
-  }
-
-  void add_unit(std::vector<Unit>& list, const std::vector<std::string>& names, int stage,
-                bool root) const {
-    Unit unit;
-    unit.stage = stage;
-    unit.root = root;
-    for (const TensorId p : parameters_of(graph_)) {
-      if (std::find(names.begin(), names.end(), graph_.value(p).name) == names.end()) continue;
-      bool here = false;
-      for (const Use& use : graph_.value(p).uses) {
-        if (graph_.op(use.op).stage != stage) continue;
-        here = true;
-        if (!unit.first.valid() || use.op < unit.first) unit.first = use.op;
-        if (!unit.last.valid() || use.op > unit.last) unit.last = use.op;
-      }
-      if (here) unit.members.push_back(p);
-    }
-    if (root && !unit.members.empty()) {  // the root module spans the whole stage
-      for (size_t o = 0; o < graph_.ops.size(); ++o)
-        if (graph_.ops[o].stage == stage) {
-          if (OpId(o) < unit.first) unit.first = OpId(o);
-          if (OpId(o) > unit.last) unit.last = OpId(o);
-        }
-    }
-    if (!unit.members.empty()) list.push_back(std::move(unit));
-  }
-
   // Elements of one rank's part: every parameter is padded on dim 0 to a multiple of the group.
   Count part(const std::vector<TensorId>& members, AtomSet atoms) const {
     Count total = 0;
@@ -301,42 +250,27 @@ class SyncPlanner {
   }
 
   void shard_fully() {
-    const std::vector<Unit> all = units();
-    for (const Unit& u : all) gather(u, SyncCall::Where::before_forward_op, u.first);
-    std::vector<Unit> reversed(all.rbegin(), all.rend());
-    std::stable_sort(reversed.begin(), reversed.end(), [](const Unit& a, const Unit& b) {
-      return std::tuple(-a.stage, a.root, -a.last.value) <
-             std::tuple(-b.stage, b.root, -b.last.value);
-    });
-    std::vector<Unit> again;  // gathered in the backward, in that order
-    for (const Unit& u : reversed)
+    const std::vector<ShardingUnit> all = sharding_units(graph_);
+    for (const ShardingUnit& u : all) gather(u, SyncCall::Where::before_forward_op, u.first);
+    std::vector<ShardingUnit> reversed(all.rbegin(), all.rend());
+    std::stable_sort(reversed.begin(), reversed.end(),
+                     [](const ShardingUnit& a, const ShardingUnit& b) {
+                       return std::tuple(-a.stage, a.root, -a.last.value) <
+                              std::tuple(-b.stage, b.root, -b.last.value);
+                     });
+    std::vector<ShardingUnit> again;  // gathered in the backward, in that order
+    for (const ShardingUnit& u : reversed)
       if (decl_.reshard_after_forward && !u.root) again.push_back(u);
     for (size_t i = 0; i < again.size(); ++i) {
       // Each unit's gather is issued one unit early, right behind its predecessor's.
-      const Unit& before = again[i > 0 && again[i - 1].stage == again[i].stage ? i - 1 : i];
-      const OpId anchor = last_running(before);
+      const ShardingUnit& before = again[i > 0 && again[i - 1].stage == again[i].stage ? i - 1 : i];
+      const OpId anchor = first_backward_op(before, backward_);
       if (anchor.valid()) gather(again[i], SyncCall::Where::before_backward_op, anchor);
     }
-    for (const Unit& u : reversed) scatter(u);
+    for (const ShardingUnit& u : reversed) scatter(u);
   }
 
-  // The first op of a unit that the backward visits: its last op with a gradient; invalid if none
-  // runs.
-  OpId last_running(const Unit& u) const {
-    for (const BackwardStep& step : backward_.steps)
-      if (step.kind == BackwardStep::Kind::op && step.op >= u.first && step.op <= u.last)
-        return step.op;
-    return {};
-  }
-  OpId final_running(const Unit& u) const {
-    OpId found;
-    for (const BackwardStep& step : backward_.steps)
-      if (step.kind == BackwardStep::Kind::op && step.op >= u.first && step.op <= u.last)
-        found = step.op;
-    return found;
-  }
-
-  void gather(const Unit& u, SyncCall::Where where, OpId anchor) {
+  void gather(const ShardingUnit& u, SyncCall::Where where, OpId anchor) {
     for (const auto& [key, members] : by_family(u)) {
       SyncCall call;
       call.purpose = SyncCall::Purpose::gather;
@@ -359,7 +293,7 @@ class SyncPlanner {
   }
 
   using FamilyKey = std::pair<AtomSet, DType>;
-  std::map<FamilyKey, std::vector<TensorId>> by_family(const Unit& u) const {
+  std::map<FamilyKey, std::vector<TensorId>> by_family(const ShardingUnit& u) const {
     std::map<FamilyKey, std::vector<TensorId>> groups;
     for (const TensorId p : u.members) {
       AtomSet atoms = 0;
@@ -372,7 +306,7 @@ class SyncPlanner {
     return groups;
   }
 
-  void scatter(const Unit& u) {
+  void scatter(const ShardingUnit& u) {
     std::map<FamilyKey, std::vector<const Leaf*>> groups;
     for (const Leaf& leaf : leaves_)
       if (leaf.stage == u.stage && leaf.data &&
@@ -387,7 +321,7 @@ class SyncPlanner {
       for (const Leaf* leaf : leaves) call.members.push_back(leaf->parameter);
       call.elements = part(call.members, key.first);
       call.shape = flat(call.elements * static_cast<Count>(graph_.mesh.size(key.first)));
-      place_after(call, final_running(u));
+      place_after(call, last_backward_op(u, backward_));
       out_.calls.push_back(std::move(call));
     }
   }
@@ -478,7 +412,6 @@ class SyncPlanner {
   }
 
   const Graph& graph_;
-  const Forward& forward_;
   const Backward& backward_;
   const GradientSyncDecl& decl_;
   std::vector<Leaf> leaves_;
@@ -487,8 +420,8 @@ class SyncPlanner {
 
 }  // namespace
 
-Sync plan_gradient_sync(const Graph& graph, const Forward& forward, const Backward& backward) {
-  return SyncPlanner(graph, forward, backward).plan();
+Sync plan_gradient_sync(const Graph& graph, const Backward& backward) {
+  return SyncPlanner(graph, backward).plan();
 }
 
 std::vector<TensorId> parameters_of(const Graph& graph) {

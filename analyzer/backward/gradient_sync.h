@@ -48,7 +48,7 @@ struct Sync {
   std::vector<Remark> remarks;
 };
 
-Sync plan_gradient_sync(const Graph& graph, const Forward& forward, const Backward& backward);
+Sync plan_gradient_sync(const Graph& graph, const Backward& backward);
 
 // Parameters in model order; stages that use one, ascending.
 std::vector<TensorId> parameters_of(const Graph& graph);

@@ -22,7 +22,8 @@ namespace s2t {
 
 // What the ranks along an axis share.
 //   model:    one copy of the model is split over it (tp, sp, etp)
-//   data:     different samples or tokens; only gradient synchronisation reduces over it
+//   data:     different samples or tokens; parameter gradients are summed over it, and values move
+//             over it only where the model shards them there (contexts, experts)
 //   pipeline: different stages; never part of a layout
 enum class AxisKind : uint8_t { model, data, pipeline };
 

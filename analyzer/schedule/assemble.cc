@@ -229,7 +229,7 @@ class Assembler {
     if (graph_.sync.kind == SyncKind::none || all_trained) return;
     Graph alone = graph_;
     alone.sync.kind = SyncKind::per_parameter;
-    for (const SyncCall& call : plan_gradient_sync(alone, forward_, unpruned.backward).calls) {
+    for (const SyncCall& call : plan_gradient_sync(alone, unpruned.backward).calls) {
       const TensorId p = call.members[0];
       if (call.purpose != SyncCall::Purpose::data || needs_.needed[p.at()]) continue;
       prune(emitter_.synchronisation(call), why_pruned(graph_, needs_, p));
