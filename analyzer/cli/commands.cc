@@ -7,7 +7,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
 #include "analyzer/cli/outside.h"
-#include "analyzer/io/model_json.h"
+#include "analyzer/cli/plan_options.h"
 #include "analyzer/report/report.h"
 
 namespace s2t {
@@ -23,6 +23,7 @@ constexpr OptionDef kGroupsOptions[] = {
     {"--expand", "", "all ranks and groups, however many (text)"},
 };
 
+constexpr std::span<const OptionDef> kNoOptions;
 constexpr OptionDef kRenderOptions[] = {
     {"--phase", "P", "only collectives of this phase: forward, backward, grad_sync, ..."},
     {"--axis", "A", "only collectives over this axis"},
@@ -34,6 +35,13 @@ constexpr OptionDef kScheduleOptions[] = {
     {"--backward-ms", "T", "time of its backward; default: twice the forward"},
     {"--p2p-ms", "T", "time of one message between stages"},
 };
+
+// A command's own options, then those of plans.
+template <const auto& own>
+std::span<const OptionDef> and_plan() {
+  static const std::vector<OptionDef> all = with_plan_options(own);
+  return all;
+}
 
 std::vector<std::string> predict_formats() {
   return report_formats("predict");
@@ -81,7 +89,7 @@ void write_report(std::string_view command, const Program& program, const Argume
 }
 
 int run_report(std::string_view command, const Arguments& arguments, std::ostream& out) {
-  write_report(command, analyze(load_model(arguments.operands[0])), arguments, out);
+  write_report(command, analyze(load_operand(arguments)), arguments, out);
   return kOk;
 }
 
@@ -110,7 +118,7 @@ void draw_graph(const Program& program, ReportOptions& options) {
 
 int run_render(const Arguments& arguments, std::ostream& out, std::ostream& err) {
   if (arguments.format != "html") return run_report("render", arguments, out);
-  const Program program = analyze(load_model(arguments.operands[0]));
+  const Program program = analyze(load_operand(arguments));
   ReportOptions options = options_of(arguments);
   draw_graph(program, options);
   if (!options.graph_missing.empty())
@@ -154,7 +162,7 @@ Timeline one_rank(const Program& program, const Costs& costs) {
 
 int run_schedule(const Arguments& arguments, std::ostream& out, std::ostream& err) {
   const Costs costs = costs_of(arguments);
-  Program program = analyze(load_model(arguments.operands[0]), costs);
+  Program program = analyze(load_operand(arguments), costs);
   if (!program.timeline) {
     program.timeline = one_rank(program, costs);
     program.timeline->title = program.model;
@@ -173,35 +181,35 @@ CommandTable report_commands() {
        "the collectives of one training step: kind, group, order, bytes, cause",
        "shape2trace predict models/tp_ar_b128.json",
        predict_formats,
-       kPredictOptions,
+       and_plan<kPredictOptions>(),
        run_predict},
       {"groups",
        {"MODEL"},
        "rank coordinates, process groups, and the order in which they must be created",
        "shape2trace groups models/tp_ar_b128.json",
        groups_formats,
-       kGroupsOptions,
+       and_plan<kGroupsOptions>(),
        run_groups},
       {"explain",
        {"MODEL", "EVENT"},
        "why an event exists, or why it was pruned",
        "shape2trace explain models/tp_ar_b128.json 0",
        explain_formats,
-       {},
+       and_plan<kNoOptions>(),
        run_explain},
       {"render",
        {"MODEL"},
        "the graph by stage and layer, with layouts and collectives",
        "shape2trace render models/tp_ar_b128.json --format svg -o graph.svg",
        render_formats,
-       kRenderOptions,
+       and_plan<kRenderOptions>(),
        run_render},
       {"schedule",
        {"MODEL"},
        "the pipeline's timeline: what each rank does when, and the bubble",
        "shape2trace schedule models/1f1b_p4_m8.json",
        schedule_formats,
-       kScheduleOptions,
+       and_plan<kScheduleOptions>(),
        run_schedule},
   };
 }

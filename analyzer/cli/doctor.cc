@@ -45,7 +45,8 @@ CommandTable inquiry_commands() {
   return {
       {"list",
        {"KIND"},
-       "what there is: ops schedules switches dtypes collectives backends formats errors",
+       "what there is: ops schedules profiles models switches dtypes collectives backends formats "
+       "errors",
        "shape2trace list ops",
        formats,
        {},

@@ -1,5 +1,7 @@
 #include "analyzer/cli/help.h"
 
+#include <algorithm>
+
 #include "analyzer/base/text.h"
 #include "analyzer/report/table.h"
 
@@ -18,9 +20,19 @@ void print_options(std::span<const OptionDef> options, Table& table) {
                std::string(o.help)});
 }
 
-constexpr std::string_view kOperands =
-    "MODEL is a model file (docs/model-file.md), or - for standard input.\n"
+constexpr std::string_view kModel =
+    "MODEL is a model file (docs/model-file.md), or - for standard input.\n";
+constexpr std::string_view kConfig =
+    "With --profile it may also be a Hugging Face config.json (docs/profiles.md).\n";
+constexpr std::string_view kEvent =
     "EVENT is an id that predict prints: 12, or p0 for a pruned one.\n";
+
+void print_operands(const Command& command, std::ostream& out) {
+  if (command.operands.empty() || command.operands.front() != "MODEL") return;
+  const bool config = std::any_of(command.options.begin(), command.options.end(),
+                                  [](const OptionDef& o) { return o.flag == "--profile"; });
+  out << "\n" << kModel << (config ? kConfig : "") << (command.operands.size() > 1 ? kEvent : "");
+}
 
 }  // namespace
 
@@ -31,7 +43,7 @@ void print_help(const CommandTable& table, std::ostream& out) {
   for (const Command& c : table) commands.row({usage(c), std::string(c.summary)});
   commands.print(out);
   out << "\n"
-      << kOperands
+      << kModel << kConfig << kEvent
       << "\nExit codes: 0 as predicted, 1 a mismatch was found, 2 a user error, 3 a "
          "fault of ours,\n            77 something this machine lacks.\n"
          "\nFor example:\n  "
@@ -45,7 +57,7 @@ void print_help(const Command& command, std::ostream& out) {
   print_options(common_options(), options);
   options.print(out);
   out << "\nFormats: " << join(command.formats(), " ") << "\n";
-  if (!command.operands.empty() && command.operands.front() == "MODEL") out << "\n" << kOperands;
+  print_operands(command, out);
   out << "\nFor example:\n  " << command.example << "\n";
 }
 

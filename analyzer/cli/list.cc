@@ -8,6 +8,8 @@
 #include "analyzer/base/text.h"
 #include "analyzer/cli/listing.h"
 #include "analyzer/comm/collective.h"
+#include "analyzer/io/hf_families.h"
+#include "analyzer/io/profiles.h"
 #include "analyzer/ops/op.h"
 #include "analyzer/report/json_writer.h"
 #include "analyzer/report/report.h"
@@ -46,6 +48,21 @@ Rows list_schedules() {
   Rows rows{{"name", "summary", "source"}, {}};
   for (const ScheduleDef& s : schedules())
     rows.rows.push_back({text(s.name), text(s.description), text(s.source)});
+  return rows;
+}
+
+Rows list_profiles() {
+  Rows rows{{"profile", "setting", "value", "source"}, {}};
+  for (const Profile& p : profiles())
+    for (const ProfileSetting& s : p.settings)
+      rows.rows.push_back({text(p.name), text(s.name), text(s.value), text(s.source)});
+  return rows;
+}
+
+Rows list_models() {
+  Rows rows{{"model_type", "class"}, {}};
+  for (const ConfigFamily& f : config_families())
+    rows.rows.push_back({text(f.type), text(f.klass)});
   return rows;
 }
 
@@ -114,6 +131,8 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"ops", "what a model may compute, with the factor rule of each", list_ops},
     {"schedules", "pipeline schedules", list_schedules},
+    {"profiles", "how frameworks train a config.json, setting by setting", list_profiles},
+    {"models", "model types whose config.json is read", list_models},
     {"switches", "behaviours in which frameworks differ", list_switches},
     {"dtypes", "element types", list_dtypes},
     {"collectives", "the collectives and their NCCL kernels", list_collectives},

@@ -8,8 +8,8 @@
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
+#include "analyzer/cli/plan_options.h"
 #include "analyzer/cli/verification.h"
-#include "analyzer/io/model_json.h"
 
 namespace s2t {
 namespace {
@@ -18,6 +18,11 @@ constexpr OptionDef kOptions[] = {
     {"--backend", "NAME", "host (threads, default), mpi or nccl"},
     {"--timeout", "SECONDS", "how long a rank waits for another, default 30"},
 };
+
+std::span<const OptionDef> all_options() {
+  static const std::vector<OptionDef> all = with_plan_options(kOptions);
+  return all;
+}
 
 std::vector<std::string> formats() {
   return {"text", "json"};
@@ -65,11 +70,14 @@ int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err)
   const int64_t seconds = arguments.integer("--timeout", 1, 86400).value_or(30);
   options.run.timeout = std::chrono::seconds(seconds);
   const ModelFile file(arguments.operands[0]);
-  const Model model = load_model(file.path());
+  Arguments read = arguments;
+  read.operands[0] = file.path();
+  const Model model = load_operand(read);
   if (const Probe probe = options.backend->probe(); !probe.usable)
     throw Absent("backend " + name + " cannot run here: " + probe.why);
   options.run.arguments = {"verify", file.path(), "--backend",
                            name,     "--timeout", std::to_string(seconds)};
+  for (const std::string& word : plan_words(arguments)) options.run.arguments.push_back(word);
   const Verification v = verify(model, options);
   if (!v.reports) return v.failures.empty() ? kOk : kMismatch;
   err << v.output;
@@ -85,7 +93,7 @@ CommandTable verify_commands() {
            "executes the model and compares what ran, and its numbers, with the prediction",
            "shape2trace verify models/tp_mlp.json",
            formats,
-           kOptions,
+           all_options(),
            run_verify}};
 }
 

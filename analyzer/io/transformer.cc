@@ -376,11 +376,13 @@ class Builder {
 
 // Parts that a profile's framework does not have, or that are not modelled yet.
 void check_parts(const Architecture& a, const Plan& p, const Profile& profile, Diagnostics& sink) {
-  const auto refuse = [&](bool present, std::string what, std::string advice = "") {
+  const std::string counted =
+      fmt::format("Only its parameters are counted: {}.", commas(parameter_count(a)));
+  const auto refuse = [&](bool present, std::string what) {
     if (present)
       sink.add({"", std::move(what) + " (" + a.family + ")",
-                "an architecture that is modelled under " + std::string(profile.name),
-                std::move(advice), "unsupported-config"});
+                "an architecture that is modelled under " + std::string(profile.name), counted,
+                "unsupported-config"});
   };
   refuse(a.encoder_layers > 0, "an encoder with cross-attention");
   refuse(a.post_norm || a.norms_per_layer != 2, "norms elsewhere than before the two blocks");

@@ -1,0 +1,24 @@
+// The options that say how a published config is split and under which
+// framework, in one place, and the model that a command works on: a model file,
+// or a config with such a plan.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analyzer/cli/command.h"
+#include "analyzer/graph/model.h"
+
+namespace s2t {
+
+// `own` options of a command, then those of plans.
+std::vector<OptionDef> with_plan_options(std::span<const OptionDef> own);
+
+// The plan's part of a command line, word by word, for a process that reads the same file again.
+std::vector<std::string> plan_words(const Arguments& arguments);
+
+// The model that the first operand names. Throws UserError with all that is
+// wrong.
+Model load_operand(const Arguments& arguments);
+
+}  // namespace s2t
