@@ -22,6 +22,7 @@ struct OptionDef {
   std::string_view flag;   // "--rank"
   std::string_view value;  // what follows it, "R"; empty: nothing, it is a switch
   std::string_view help;   // one line
+  bool many = false;       // may be given several times: lines of one value; else the last counts
 };
 
 // A command line, taken apart. Only options of the command's row can be here.

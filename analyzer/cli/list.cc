@@ -52,8 +52,8 @@ Rows list_schedules() {
 }
 
 Rows list_profiles() {
-  Rows rows{{"profile", "setting", "value", "source"}, {}};
-  for (const Profile& p : profiles())
+  Rows rows{{"profile", "switch", "value", "source"}, {}};
+  for (const ProfileDef& p : profiles())
     for (const ProfileSetting& s : p.settings)
       rows.rows.push_back({text(p.name), text(s.name), text(s.value), text(s.source)});
   return rows;
@@ -66,23 +66,31 @@ Rows list_models() {
   return rows;
 }
 
-// Of a model file; docs/model-file.md says more. A test gives each value to the reader.
-Rows list_switches() {
-  return {{"name", "values", "meaning"},
-          {{"conversions", "shared per_consumer",
+Rows model_switches() {
+  return {{"name", "values", "stated in", "meaning"},
+          {{"conversions", "shared per_consumer", "a model file",
             "a value is converted once per target layout, or once per consumer"},
-           {"accumulate", "first per_consumer",
+           {"accumulate", "first per_consumer", "a model file",
             "gradients of equal layout add before they are converted, or are converted one by one"},
-           {"residual", "used stored",
+           {"residual", "used stored", "a model file",
             "the backward reads the converted value, or repeats the conversion"},
-           {"partial", "eager lazy",
+           {"partial", "eager lazy", "a model file",
             "a Partial value is reduced at its first use, or passes through linear ops"},
-           {"redistribution", "implicit explicit",
+           {"redistribution", "implicit explicit", "a model file",
             "layouts are converted where needed, or only where the model says so"},
-           {"fused_column_linear", "false true",
+           {"fused_column_linear", "false true", "a model file",
             "the input gradient of a linear is reduced only if needed, or always"},
-           {"norm_sync", "coalesced per_parameter",
+           {"norm_sync", "coalesced per_parameter", "a model file",
             "gradients that are partial on a model axis are reduced in one call, or one by one"}}};
+}
+
+// Those of a model file (docs/model-file.md), which a test gives to the reader one by one, and
+// those of profiles (docs/profiles.md).
+Rows list_switches() {
+  Rows rows = model_switches();
+  for (const ProfileSwitch& s : profile_switches())
+    rows.rows.push_back({text(s.name), text(s.values), "--set", text(s.meaning)});
+  return rows;
 }
 
 Rows list_backends() {

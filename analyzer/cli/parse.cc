@@ -70,8 +70,11 @@ class Splitter {
       if (o.flag == "--output") names += ",-o";
       if (o.flag == "--help") names += ",-h";
       Slot& slot = slots_[std::string(o.flag)];
-      slot.option =
-          o.value.empty() ? app_.add_flag(names) : app_.add_option(names, slot.value)->take_last();
+      slot.option = o.value.empty() ? app_.add_flag(names) : app_.add_option(names, slot.value);
+      if (o.many)
+        slot.option->join('\n');
+      else if (!o.value.empty())
+        slot.option->take_last();
     }
   }
 

@@ -119,6 +119,8 @@ constexpr PlanOption kPlanOptions[] = {
      read_order},
     {{"--world", "N", "config: the number of ranks, checked"}, read_world},
 };
+constexpr OptionDef kSetOption{"--set", "SWITCH=VALUE",
+                               "config: change a switch of the profile; see list switches", true};
 constexpr OptionDef kProfileOption{"--profile", "P",
                                    "config: the framework; see shape2trace list profiles"};
 
@@ -133,17 +135,34 @@ Plan read_plan(const Arguments& arguments, Diagnostics& sink) {
   return plan;
 }
 
-const Profile* read_profile(const Arguments& arguments, Diagnostics& sink) {
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text)
+    if (c == '\n')
+      lines.emplace_back();
+    else
+      lines.back() += c;
+  return lines;
+}
+
+void change(Profile& profile, const Arguments& arguments, Diagnostics& sink) {
+  if (!arguments.has("--set")) return;
+  for (const std::string& assignment : lines_of(arguments.text("--set")))
+    if (const auto wrong = profile.set(assignment)) sink.add(*wrong);
+}
+
+std::optional<Profile> read_profile(const Arguments& arguments, Diagnostics& sink) {
   std::vector<std::string> names;
-  for (const Profile& p : profiles()) names.emplace_back(p.name);
+  for (const ProfileDef& p : profiles()) names.emplace_back(p.name);
   const std::string name = arguments.text("--profile");
-  const Profile* profile = find_profile(name);
+  std::optional<Profile> profile = find_profile(name);
   if (!arguments.has("--profile"))
     sink.add({"--profile", "a config.json does not say which framework trains it",
               "one of " + quoted_list(names), "", "missing-option"});
   else if (!profile)
     sink.add({"--profile", "unknown profile " + s2t::quoted(name), "one of " + quoted_list(names),
               did_you_mean(name, names), "bad-option"});
+  if (profile) change(*profile, arguments, sink);
   return profile;
 }
 
@@ -151,7 +170,7 @@ std::optional<Model> read_config(const JsonCursor& root, const Arguments& argume
   Diagnostics& sink = root.sink();
   const auto architecture = read_hf_config(root);
   const Plan plan = read_plan(arguments, sink);
-  const Profile* profile = read_profile(arguments, sink);
+  const auto profile = read_profile(arguments, sink);
   if (!architecture || !profile || sink.any()) return std::nullopt;
   return build_transformer(*architecture, plan, *profile, sink);
 }
@@ -185,6 +204,7 @@ bool is_config(const JsonCursor& root) {
 std::vector<OptionDef> with_plan_options(std::span<const OptionDef> own) {
   std::vector<OptionDef> all(own.begin(), own.end());
   all.push_back(kProfileOption);
+  all.push_back(kSetOption);
   for (const PlanOption& option : kPlanOptions) all.push_back(option.def);
   return all;
 }
@@ -193,8 +213,10 @@ std::vector<std::string> plan_words(const Arguments& arguments) {
   std::vector<std::string> words;
   for (const OptionDef& option : with_plan_options({})) {
     if (!arguments.has(option.flag)) continue;
-    words.emplace_back(option.flag);
-    if (!option.value.empty()) words.push_back(arguments.text(option.flag));
+    for (const std::string& line : lines_of(arguments.text(option.flag))) {
+      words.emplace_back(option.flag);
+      if (!option.value.empty()) words.push_back(line);
+    }
   }
   return words;
 }

@@ -1,11 +1,33 @@
 #include "analyzer/io/profiles.h"
 
-#include <string>
+#include <fmt/format.h>
 
-#include "analyzer/base/diagnostics.h"
+#include <algorithm>
+#include <charconv>
+
+#include "analyzer/base/dtype.h"
+#include "analyzer/base/text.h"
 
 namespace s2t {
 namespace {
+
+constexpr ProfileSwitch kSwitches[] = {
+    {"rank_order", "ORDER", "axes of the ranks, the fastest first; --order overrides it"},
+    {"expert_groups", "folded", "expert groups fold over the tp, cp and dp ranks of a stage"},
+    {"column_input_gradient", "fused needed",
+     "a column linear reduces its input gradient always, or only where one is needed"},
+    {"sequence_residual", "regather kept",
+     "under sequence parallelism the backward gathers the input again, or the forward kept it"},
+    {"vocabulary", "parallel", "embedding, output layer and loss are split over tp"},
+    {"vocabulary_padding", "N", "the vocabulary is padded to a multiple of N x tp"},
+    {"gradient_sync", "one_bucket", "gradients of a stage are reduced together after the backward"},
+    {"gradient_dtype", "TYPE", "gradients are reduced in it; --grad-dtype overrides it"},
+    {"norm_sync", "coalesced per_parameter",
+     "norm gradients under sequence parallelism: one all-reduce over tp, or one per parameter"},
+    {"tied_embedding", "first_and_last_stage",
+     "the gradient of a tied table is reduced between these stages, once per step"},
+    {"p2p", "batched single", "a send and a receive that belong together are one launch, or two"},
+};
 
 // Megatron-LM, megatron/core, 0.10 and newer.
 constexpr ProfileSetting kMegatron[] = {
@@ -30,29 +52,88 @@ constexpr ProfileSetting kMegatron[] = {
     {"p2p", "batched", "pipeline_parallel/p2p_communication.py, batch_p2p_comm"},
 };
 
-constexpr Profile kProfiles[] = {
+constexpr ProfileDef kProfiles[] = {
     {"megatron", "Megatron-LM core 0.10 and newer", kMegatron,
      "the broadcast of each batch over tp, the scalars of a step (gradient norm, logged loss) and, "
      "of layers with experts, the exchanged token counts, probabilities and the load-balancing "
      "loss"},
 };
 
-}  // namespace
-
-std::string_view Profile::operator[](std::string_view setting) const {
-  for (const ProfileSetting& s : settings)
-    if (s.name == setting) return s.value;
-  throw Fault("profile without a setting " + std::string(setting));
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (const char c : text)
+    if (c == ' ')
+      words.emplace_back();
+    else
+      words.back() += c;
+  return words;
 }
 
-std::span<const Profile> profiles() {
+int64_t positive(std::string_view text) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  return whole && n <= INT32_MAX ? n : 0;
+}
+
+// What `values` of a switch asks for, if `value` is not it.
+std::string expected_instead(std::string_view values, const std::string& value) {
+  if (values == "N") return positive(value) > 0 ? "" : "a positive whole number";
+  if (values == "TYPE") return parse_dtype(value) ? "" : "an element type: shape2trace list dtypes";
+  if (values == "ORDER") return "";  // judged with the plan
+  const std::vector<std::string> words = words_of(values);
+  if (std::find(words.begin(), words.end(), value) != words.end()) return "";
+  return (words.size() == 1 ? "" : "one of ") + quoted_list(words);
+}
+
+}  // namespace
+
+std::string_view Profile::operator[](std::string_view name) const {
+  if (const auto it = changed_.find(name); it != changed_.end()) return it->second;
+  for (const ProfileSetting& s : def_->settings)
+    if (s.name == name) return s.value;
+  throw Fault(fmt::format("profile without a switch {}", name));
+}
+
+int64_t Profile::number(std::string_view name) const {
+  return positive((*this)[name]);
+}
+
+std::optional<Diagnostic> Profile::set(const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  const std::string name = assignment.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : assignment.substr(equals + 1);
+  if (value.empty())
+    return Diagnostic{"--set", quoted(assignment), "switch=value", "See shape2trace list switches.",
+                      "bad-option"};
+  std::vector<std::string> names;
+  for (const ProfileSwitch& s : kSwitches) {
+    names.emplace_back(s.name);
+    if (s.name != name) continue;
+    const std::string expected = expected_instead(s.values, value);
+    if (!expected.empty())
+      return Diagnostic{"--set", fmt::format("{}={}", name, value), expected,
+                        did_you_mean(value, words_of(s.values)), "bad-option"};
+    changed_[name] = value;
+    return std::nullopt;
+  }
+  const std::string hint = did_you_mean(name, names);
+  return Diagnostic{"--set", "no switch " + quoted(name), "one of " + quoted_list(names, 64),
+                    hint.empty() ? "See shape2trace list switches." : hint, "bad-option"};
+}
+
+std::span<const ProfileSwitch> profile_switches() {
+  return kSwitches;
+}
+
+std::span<const ProfileDef> profiles() {
   return kProfiles;
 }
 
-const Profile* find_profile(std::string_view name) {
-  for (const Profile& p : kProfiles)
-    if (p.name == name) return &p;
-  return nullptr;
+std::optional<Profile> find_profile(std::string_view name) {
+  for (const ProfileDef& p : kProfiles)
+    if (p.name == name) return Profile(p);
+  return std::nullopt;
 }
 
 }  // namespace s2t

@@ -1,4 +1,5 @@
-"""Every switch that `list switches` shows is one that a model may state, with each of its values.
+"""Every switch that `list switches` shows for model files is one that a model may state, with each
+of its values.
 
 Usage: switches.py SHAPE2TRACE MODEL
 """
@@ -14,6 +15,7 @@ def run(binary, *words, text=None):
 
 def main(binary, model):
     rows = json.loads(run(binary, "list", "switches", "--format", "json").stdout)["rows"]
+    rows = [row for row in rows if row["stated in"] == "a model file"]
     document = json.loads(open(model, encoding="utf-8").read())
     bad = tried = 0
     for row in rows:

@@ -1,0 +1,62 @@
+// What every block of a transformer is built with: leaves, parameters and where they lie, ops,
+// pins. Names are made from the module at hand: "layers.3.attn" + "q.weight".
+//
+// Not known here: which ops make up a block (blocks.h), the mesh and the job around (job.h).
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "analyzer/graph/model.h"
+#include "analyzer/io/architecture.h"
+#include "analyzer/io/plan.h"
+#include "analyzer/io/profiles.h"
+
+namespace s2t {
+
+using Placements = std::vector<std::pair<std::string, std::string>>;  // axis, placement
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const Architecture& architecture, const Plan& plan, const Profile& framework)
+      : a(architecture), p(plan), profile(framework) {}
+
+  const Architecture& a;
+  const Plan& p;
+  const Profile& profile;
+  Model model;
+  std::string module;  // owner of what is added now
+  int stage = 0;       // where it runs
+  std::string table;   // the embedding's, which a tied head reads
+
+  // Padded as the profile pads.
+  int64_t vocabulary() const;
+  // Where the tokens between two blocks lie over tp: split under sequence parallelism.
+  std::string tokens() const { return p.sequence_parallel() ? "S(0)" : "R"; }
+
+  // Entries for axes that the mesh does not have are left out.
+  LayoutDecl layout(const Placements& placements, const std::string& of) const;
+
+  std::string parameter(const std::string& suffix, const std::vector<int64_t>& shape,
+                        const Placements& placements = {});
+  // One integer per token of the microbatch.
+  std::string ids(const std::string& name);
+
+  OpDecl& add_op(std::string_view op, const std::string& suffix, std::vector<std::string> inputs);
+  // The same; the name of its result.
+  std::string op(std::string_view op, const std::string& suffix, std::vector<std::string> inputs);
+
+  void pin(const std::string& tensor, const Placements& placements);
+  // The backward of a column linear gathers its input again where the forward did not keep it.
+  void gathered_again(const std::string& tensor);
+
+ private:
+  bool has_axis(const std::string& name) const;
+  TensorDecl& leaf(const std::string& name, const std::vector<int64_t>& shape, DType dtype,
+                   const Placements& placements);
+};
+
+}  // namespace s2t

@@ -1,0 +1,52 @@
+#include "analyzer/io/transformer/blocks.h"
+
+namespace s2t {
+namespace {
+
+std::string expert(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
+                   int64_t in, const char* split) {
+  const std::string w = b.parameter(suffix + ".weight", {b.a.experts->experts, out, in},
+                                    {{"ep", "S(0)"}, {"etp", split}});
+  return b.op("moe_expert", suffix, {x, w});
+}
+
+std::string routed(ModelBuilder& b, std::string_view name, const std::string& suffix,
+                   std::vector<std::string> inputs) {
+  OpDecl& decl = b.add_op(name, suffix, std::move(inputs));
+  decl.attributes["routing"] = {std::string("balanced"), decl.pointer};
+  return decl.name;
+}
+
+// One table for all layers.
+void declare_routing(ModelBuilder& b) {
+  if (!b.model.routing.empty()) return;
+  RoutingDecl routing;
+  routing.name = "balanced";
+  routing.axis = "ep";
+  routing.experts = b.a.experts->experts;
+  routing.top_k = b.a.experts->top_k;
+  routing.pointer = "--ep";
+  b.model.routing.push_back(routing);
+}
+
+}  // namespace
+
+std::string experts(ModelBuilder& b, const std::string& x) {
+  const Experts& e = *b.a.experts;
+  declare_routing(b);
+  const std::string n = input_norm(b, x, "norm");
+  const std::string route =
+      b.op("moe_router", "router", {n, b.parameter("router.weight", {e.experts, b.a.hidden})});
+  const std::string rows = routed(b, "moe_dispatch", "dispatch", {n, route});
+  const std::string gate = expert(b, rows, "experts.gate", e.ffn, b.a.hidden, "S(1)");
+  const std::string up = expert(b, rows, "experts.up", e.ffn, b.a.hidden, "S(1)");
+  const std::string act = b.op("swiglu", "experts.act", {gate, up});
+  const std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
+  b.pin(down, {{"etp", "S(1)"}});
+  std::string y = routed(b, "moe_combine", "combine", {down, route});
+  if (e.shared_ffn > 0)
+    y = b.op("add", "sum", {y, feed_forward(b, n, "shared.", e.shared_ffn, false)});
+  return b.op("add", "out", {x, y});
+}
+
+}  // namespace s2t

@@ -1,0 +1,114 @@
+#include "analyzer/io/transformer/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace s2t {
+namespace {
+
+// A profile's words about ranks, as axes, the slowest first.
+class MeshBuilder {
+ public:
+  MeshBuilder(const Architecture& a, const Plan& p) : a_(a), p_(p), order_(split_order(p.order)) {
+    std::reverse(order_.begin(), order_.end());
+  }
+
+  MeshDecl build() const {
+    MeshDecl mesh;
+    for (const std::string& word : order_) add(mesh.axes, dense(word));
+    if (mesh.axes.empty()) mesh.axes.push_back({"dp", 1, AxisKind::data, {}, ""});
+    if (!a_.experts) return mesh;
+    for (const std::string& word : order_) add(mesh.expert_axes, expert(word));
+    return mesh;
+  }
+
+ private:
+  static void add(std::vector<AxisDecl>& axes, AxisDecl axis) {
+    if (axis.size > 1) axes.push_back(std::move(axis));
+  }
+
+  AxisDecl dense(const std::string& word) const {
+    if (word == "pp") return {word, p_.pp, AxisKind::pipeline, {}, "--pp"};
+    if (word == "tp") return {word, p_.tp, AxisKind::model, {}, "--tp"};
+    if (word == "dp") return {word, p_.dp, AxisKind::data, {}, "--dp"};
+    if (word == "cp") return {word, p_.cp, AxisKind::data, {}, "--cp"};
+    return {word, 1, AxisKind::data, {}, ""};
+  }
+
+  // Experts fold over the tp, cp and dp ranks of a stage.
+  AxisDecl expert(const std::string& word) const {
+    if (word == "pp") return {word, p_.pp, AxisKind::pipeline, {}, "--pp"};
+    if (word == "tp") return {"etp", p_.expert_tp(), AxisKind::model, {}, "--etp"};
+    if (word == "ep") return {word, p_.ep, AxisKind::data, {}, "--ep"};
+    if (word == "dp") return {"edp", p_.expert_dp(), AxisKind::data, {}, "--dp"};
+    return {word, 1, AxisKind::data, {}, ""};
+  }
+
+  const Architecture& a_;
+  const Plan& p_;
+  std::vector<std::string> order_;
+};
+
+void set_switches(ModelBuilder& b) {
+  b.model.switches.fused_column_linear = b.profile["column_input_gradient"] == "fused";
+  b.model.switches.coalesce_model_sync = b.profile["norm_sync"] == "coalesced";
+}
+
+void set_synchronisation(ModelBuilder& b) {
+  GradientSyncDecl& sync = b.model.gradient_sync;
+  sync.kind = b.p.zero == 1 ? SyncKind::zero1 : SyncKind::bucketed;
+  sync.every_microbatch = false;
+  sync.overlap = false;
+  sync.first_bucket_bytes = sync.bucket_bytes = INT64_MAX;
+  sync.dtype = b.p.grad_dtype.value_or(parse_dtype(b.profile["gradient_dtype"]).value());
+}
+
+void set_pipeline(ModelBuilder& b) {
+  if (b.p.pp == 1) return;
+  PipelineDecl pipeline;
+  pipeline.axis = "pp";
+  pipeline.schedule = b.p.vpp > 1 ? "interleaved" : "1f1b";
+  pipeline.chunks = b.p.vpp;
+  pipeline.p2p = std::string(b.profile["p2p"]);
+  b.model.pipeline = pipeline;
+}
+
+}  // namespace
+
+void set_up_job(ModelBuilder& b) {
+  b.model.name = b.a.name;
+  b.model.mesh = MeshBuilder(b.a, b.p).build();
+  b.model.microbatches = b.p.microbatches();
+  b.model.published_parameters = parameter_count(b.a);
+  set_switches(b);
+  set_synchronisation(b);
+  set_pipeline(b);
+}
+
+void add_remarks(ModelBuilder& b) {
+  b.model.remarks = b.a.remarks;
+  if (b.vocabulary() != b.a.vocab)
+    b.model.remarks.push_back(
+        {"vocabulary-padded",
+         fmt::format("the vocabulary of {} is padded to {}, a multiple of {} x tp, as {} pads it",
+                     b.a.vocab, b.vocabulary(), b.profile["vocabulary_padding"],
+                     b.profile.name())});
+  b.model.remarks.push_back(
+      {"not-predicted", fmt::format("a real step under {} also has collectives that are not "
+                                    "listed here: {}",
+                                    b.profile.name(), b.profile.unlisted())});
+}
+
+void check_mesh(const Model& model, Diagnostics& sink) {
+  std::vector<AxisShape> dense, expert;
+  for (const AxisDecl& axis : model.mesh.axes)
+    dense.push_back({axis.name, axis.size, axis.kind, {}});
+  for (const AxisDecl& axis : model.mesh.expert_axes)
+    expert.push_back({axis.name, axis.size, axis.kind, {}});
+  if (const auto why = expert.empty() ? std::nullopt : Mesh::conflict(dense, expert))
+    sink.add({"--ep", *why, "expert axes that nest with the others", "", "mesh-conflict"});
+}
+
+}  // namespace s2t

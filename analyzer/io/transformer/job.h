@@ -1,0 +1,19 @@
+// What surrounds the ops of a transformer: the mesh of ranks, switches of the engine, gradient
+// synchronisation, the pipeline; and what is remarked about the whole. From a plan and a profile.
+//
+// Not known here: the ops (blocks.h).
+#pragma once
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/io/transformer/builder.h"
+
+namespace s2t {
+
+// Sets everything of `b.model` but tensors, ops, pins and the loss.
+void set_up_job(ModelBuilder& b);
+void add_remarks(ModelBuilder& b);
+
+// Dense and expert axes that do not nest.
+void check_mesh(const Model& model, Diagnostics& sink);
+
+}  // namespace s2t

@@ -1,0 +1,59 @@
+#include "analyzer/io/profiles.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+namespace s2t {
+namespace {
+
+using testing::HasSubstr;
+
+Profile megatron() {
+  return find_profile("megatron").value();
+}
+
+std::string refusal(const std::string& assignment) {
+  Profile profile = megatron();
+  const auto wrong = profile.set(assignment);
+  return wrong ? to_string(*wrong, "x") : "";
+}
+
+TEST(Profiles, GiveEverySwitchOneValueThatItMayHave) {
+  for (const ProfileDef& def : profiles()) {
+    std::set<std::string_view> seen;
+    for (const ProfileSetting& s : def.settings) {
+      EXPECT_TRUE(seen.insert(s.name).second) << def.name << " has " << s.name << " twice";
+      EXPECT_FALSE(s.source.empty()) << s.name;
+      Profile profile(def);
+      const auto wrong = profile.set(std::string(s.name) + "=" + std::string(s.value));
+      EXPECT_FALSE(wrong) << def.name << ": " << wrong->found;
+    }
+    for (const ProfileSwitch& s : profile_switches())
+      EXPECT_TRUE(seen.contains(s.name)) << def.name << " lacks " << s.name;
+  }
+}
+
+TEST(Profiles, AreChangedOneSwitchAtATime) {
+  Profile profile = megatron();
+  EXPECT_FALSE(profile.set("p2p=single"));
+  EXPECT_FALSE(profile.set("vocabulary_padding=64"));
+  EXPECT_EQ(profile["p2p"], "single");
+  EXPECT_EQ(profile.number("vocabulary_padding"), 64);
+  EXPECT_EQ(profile["norm_sync"], "coalesced");
+  EXPECT_EQ(megatron()["p2p"], "batched");
+}
+
+TEST(Profiles, RefuseWhatIsNoSwitchAndWhatIsNoValueOfOne) {
+  EXPECT_THAT(refusal("p2pp=single"), HasSubstr("Did you mean \"p2p\"?"));
+  EXPECT_THAT(refusal("p2p=singel"), HasSubstr("Did you mean \"single\"?"));
+  EXPECT_THAT(refusal("p2p"), HasSubstr("switch=value"));
+  EXPECT_THAT(refusal("p2p="), HasSubstr("switch=value"));
+  EXPECT_THAT(refusal("expert_groups=data"), HasSubstr("expected \"folded\""));
+  for (const char* n : {"0", "-1", "x", "1x", "99999999999999999999"})
+    EXPECT_THAT(refusal(std::string("vocabulary_padding=") + n), HasSubstr("positive")) << n;
+  EXPECT_THAT(refusal("gradient_dtype=float33"), HasSubstr("element type"));
+}
+
+}  // namespace
+}  // namespace s2t
