@@ -374,16 +374,18 @@ class SyncPlanner {
 
   void remark() {
     remark_stated_axes();
-    std::set<AtomSet> told;
+    std::map<AtomSet, std::vector<std::string>> stay;  // parameters, by what is never reduced
     for (const Leaf& leaf : leaves_) {
-      const std::string& name = graph_.value(leaf.parameter).name;
       const AtomSet reduced = decl_.kind == SyncKind::none ? leaf.model : leaf.data | leaf.model;
       const AtomSet left = leaf.gradient.partial() & ~reduced;
-      if (!left || !told.insert(left).second) continue;
+      if (left) stay[left].push_back(graph_.value(leaf.parameter).name);
+    }
+    for (const auto& [left, names] : stay) {
       const bool data = (left & graph_.data_atoms) == left;
       out_.remarks.push_back({data ? "unsynchronised-gradient" : "partial-gradient",
-                              fmt::format("the gradient of {} stays a partial sum over {}: {}",
-                                          quoted(name), graph_.mesh.family_of(left).name,
+                              fmt::format("the gradient of {}{} stays a partial sum over {}: {}",
+                                          quoted(names.front()), and_more(" and", names.size()),
+                                          graph_.mesh.family_of(left).name,
                                           data ? "no gradient synchronisation reduces over it"
                                                : "under per_rank nothing reduces it")});
     }
@@ -394,21 +396,26 @@ class SyncPlanner {
     for (const std::string& name : decl_.axes) {
       const Axis* axis = graph_.mesh.find(name);
       if (!axis || axis->size == 1) continue;
-      const Leaf* sharded = nullptr;
+      std::vector<const Leaf*> sharded;
       bool reduced = false;
       for (const Leaf& leaf : leaves_) {
         reduced |= (leaf.data & axis->atoms) != 0;
-        for (size_t i = 0; i < graph_.atoms(); ++i)
-          if (contains(axis->atoms, AtomIndex(i)) && leaf.wanted[AtomIndex(i)].is_shard())
-            sharded = &leaf;
+        if (cut_over(leaf, axis->atoms)) sharded.push_back(&leaf);
       }
-      if (!sharded || (reduced && axis->kind == AxisKind::data)) continue;
+      if (sharded.empty() || (reduced && axis->kind == AxisKind::data)) continue;
       out_.remarks.push_back(
           {axis->kind == AxisKind::data ? "expert-in-dense-group" : "shard-in-sync-group",
-           fmt::format("gradient_sync names {}, but its ranks hold different parts of {}: their "
+           fmt::format("gradient_sync names {}, but its ranks hold different parts of {}{}: their "
                        "gradients are different tensors and are not summed over it",
-                       name, quoted(graph_.value(sharded->parameter).name))});
+                       name, quoted(graph_.value(sharded.front()->parameter).name),
+                       and_more(" and", sharded.size()))});
     }
+  }
+
+  bool cut_over(const Leaf& leaf, AtomSet atoms) const {
+    for (size_t i = 0; i < graph_.atoms(); ++i)
+      if (contains(atoms, AtomIndex(i)) && leaf.wanted[AtomIndex(i)].is_shard()) return true;
+    return false;
   }
 
   const Graph& graph_;

@@ -77,6 +77,7 @@ constexpr Slug kSlugs[] = {
     {"microbatches", model, "the microbatches do not divide the batch"},
     {"bad-placement", model, "a placement that is none of R, S(dim), P"},
     {"overlapping-axes", model, "one layout names two axes that share ranks"},
+    {"partial-parameter", model, "a parameter is declared as a sum that nobody has added up"},
     {"mixed-partial", model, "one tensor is Partial in two ways"},
     {"too-many-dims", model, "more dims than a layout can hold"},
     {"too-many-bytes", model, "a byte count beyond 64 bits"},

@@ -62,14 +62,16 @@ std::string quoted(std::string_view text) {
 }
 
 std::string closest(std::string_view word, std::span<const std::string> candidates) {
-  if (word.size() > 64) return "";  // nobody misspells that much
-  const size_t limit = word.size() <= 2 ? 1 : word.size() <= 5 ? 2 : 3;
+  if (word.empty() || word.size() > 64) return "";  // nobody misspells that much
+  const size_t limit = word.size() <= 3 ? 1 : word.size() <= 9 ? 2 : 3;
   size_t best = limit + 1;
   std::string found;
   for (const std::string& candidate : candidates.first(std::min(candidates.size(), kMostGuesses))) {
     const size_t longer = std::max(word.size(), candidate.size());
     const size_t shorter = std::min(word.size(), candidate.size());
-    if (candidate == word || longer - shorter > limit) continue;  // lengths alone differ too much
+    if (candidate.empty() || candidate == word || longer - shorter > limit)
+      continue;  // lengths alone differ too much
+    if (longer <= 2 && word.front() != candidate.front()) continue;  // "pp" is no slip for "dp"
     const size_t d = edit_distance(word, candidate);
     if (d < best && d < longer) {
       best = d;
@@ -82,6 +84,10 @@ std::string closest(std::string_view word, std::span<const std::string> candidat
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const std::string best = closest(word, candidates);
   return best.empty() ? "" : "Did you mean " + quoted(best) + "?";
+}
+
+std::string and_more(std::string_view lead, size_t all) {
+  return all > 1 ? fmt::format("{} {} more", lead, all - 1) : "";
 }
 
 std::string quoted_list(std::span<const std::string> candidates, size_t limit) {

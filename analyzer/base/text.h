@@ -25,6 +25,9 @@ std::string closest(std::string_view word, std::span<const std::string> candidat
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 // `"a", "b"`: the candidates quoted, at most `limit` of them, then "and 3 more".
+// " <lead> 3 more" when there are four of something of which one was told; "" if there is but one.
+std::string and_more(std::string_view lead, size_t all);
+
 std::string quoted_list(std::span<const std::string> candidates, size_t limit = 8);
 
 // Terminal columns that UTF-8 text takes: one per code point, none for a combining mark.

@@ -29,23 +29,28 @@ std::vector<Count> apportion(Count total, const std::vector<double>& weights) {
   return rows;
 }
 
-std::string stated_counts(Routing& routing, const RoutingRequest& request, Count rows) {
+std::optional<RoutingError> stated_counts(Routing& routing, const RoutingRequest& request,
+                                          Count rows) {
   const auto n = static_cast<size_t>(routing.ranks);
   if (request.counts.size() != 1 && request.counts.size() != n)
-    return fmt::format(
-        "{} rows of counts; expected 1 (for all sources) or {} (one per source rank)",
-        request.counts.size(), n);
+    return RoutingError{
+        "/counts",
+        fmt::format("{} rows of counts; expected 1 (for all sources) or {} (one per source rank)",
+                    request.counts.size(), n)};
   for (size_t source = 0; source < n; ++source) {
-    const auto& row = request.counts[request.counts.size() == 1 ? 0 : source];
+    const size_t stated = request.counts.size() == 1 ? 0 : source;
+    const auto& row = request.counts[stated];
+    const std::string where = fmt::format("/counts/{}", stated);
     if (row.size() != static_cast<size_t>(routing.experts))
-      return fmt::format("source {} counts {} experts; expected {}", source, row.size(),
-                         routing.experts);
+      return RoutingError{where, fmt::format("source {} counts {} experts; expected {}", source,
+                                             row.size(), routing.experts)};
     routing.counts.emplace_back(row.begin(), row.end());
     if (sum(routing.counts.back()) != rows)
-      return fmt::format("the counts of source {} sum to {} rows; expected {} (tokens x top_k)",
-                         source, sum(routing.counts.back()), rows);
+      return RoutingError{
+          where, fmt::format("the counts of source {} sum to {} rows; expected {} (tokens x top_k)",
+                             source, sum(routing.counts.back()), rows)};
   }
-  return "";
+  return std::nullopt;
 }
 
 void apply_capacity(Routing& routing, const RoutingRequest& request, Count rows) {
@@ -71,22 +76,23 @@ void sum_by_rank(Routing& routing) {
 
 }  // namespace
 
-std::string route(Routing& routing, const RoutingRequest& request, Count tokens) {
+std::optional<RoutingError> route(Routing& routing, const RoutingRequest& request, Count tokens) {
   const Count rows = checked_mul(tokens, static_cast<Count>(routing.top_k));
   routing.counts.clear();
   if (!request.counts.empty()) {
-    if (std::string why = stated_counts(routing, request, rows); !why.empty()) return why;
+    if (auto error = stated_counts(routing, request, rows)) return error;
   } else {
     if (!request.skew.empty() && request.skew.size() != static_cast<size_t>(routing.experts))
-      return fmt::format("{} weights in \"skew\"; expected {} (one per expert)",
-                         request.skew.size(), routing.experts);
+      return RoutingError{"/skew",
+                          fmt::format("{} weights in \"skew\"; expected {} (one per expert)",
+                                      request.skew.size(), routing.experts)};
     const std::vector<double> even(static_cast<size_t>(routing.experts), 1.0);
     const auto row = apportion(rows, request.skew.empty() ? even : request.skew);
     routing.counts.assign(static_cast<size_t>(routing.ranks), row);
   }
   apply_capacity(routing, request, rows);
   sum_by_rank(routing);
-  return "";
+  return std::nullopt;
 }
 
 std::vector<Count> Routing::dispatch_send(int64_t source) const {

@@ -41,7 +41,12 @@ struct RoutingRequest {
   bool pad_to_capacity = false;
 };
 
-// Fills `routing.counts` for `tokens` per source rank. Returns why not, or "" if it did.
-std::string route(Routing& routing, const RoutingRequest& request, Count tokens);
+// What is wrong with stated counts or weights, and below which key of the routing: "/counts/1".
+struct RoutingError {
+  std::string where, why;
+};
+
+// Fills `routing.counts` for `tokens` per source rank, or says why not.
+std::optional<RoutingError> route(Routing& routing, const RoutingRequest& request, Count tokens);
 
 }  // namespace s2t

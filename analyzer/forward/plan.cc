@@ -128,12 +128,11 @@ class ForwardPlanner {
     const size_t r = *buffer.routing;
     out_.routing_tokens[r] = plan.result_ports[0].sharding(1);
     const Shape local = local_shape(buffer.shape, plan.result_ports[0], graph_.mesh);
-    const std::string why =
+    const auto error =
         route(out_.routings[r], graph_.routing_requests[r], static_cast<Count>(local[1]));
-    if (!why.empty())
-      diagnostics_.add({graph_.routing_pointers[r] +
-                            (graph_.routing_requests[r].counts.empty() ? "/skew" : "/counts"),
-                        why, "", fmt::format("Each source rank holds {} tokens.", local[1]),
+    if (error)
+      diagnostics_.add({graph_.routing_pointers[r] + error->where, error->why, "",
+                        fmt::format("Each source rank holds {} tokens.", local[1]),
                         "routing-rows"});
     else if (out_.routings[r].dropped > 0)
       out_.remarks.push_back(

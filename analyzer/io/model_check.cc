@@ -217,6 +217,18 @@ void check_units(const Model& model, Diagnostics& sink) {
     }
 }
 
+// A parameter is stored whole or in parts; terms of it that nobody has added up are no weights.
+void check_parameters(const Model& model, Diagnostics& sink) {
+  for (const TensorDecl& t : model.tensors) {
+    if (!t.parameter || !t.layout) continue;
+    for (const LayoutDecl::Entry& e : t.layout->entries)
+      if (e.placement[0] == 'P')
+        sink.add({e.pointer, fmt::format("parameter {} stored as {}", quoted(t.name), e.placement),
+                  "\"R\" or \"S(dim)\"", "Partial is what an op leaves to be reduced.",
+                  "partial-parameter"});
+  }
+}
+
 void check_routing_names(const Model& model, Diagnostics& sink) {
   std::vector<std::string> known;
   for (const RoutingDecl& r : model.routing) known.push_back(r.name);
@@ -318,6 +330,7 @@ void check_references(const Model& model, Diagnostics& sink) {
   check_pins(model, flow, sink);
   if (!model.loss.empty()) check_result(flow, model.loss, "/loss", "", model, sink);
   check_units(model, sink);
+  check_parameters(model, sink);
   check_routing_names(model, sink);
   check_batch(model, sink);
   check_stages(model, sink);

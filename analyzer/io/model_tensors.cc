@@ -65,7 +65,8 @@ void read_result(JsonObject& object, TensorDecl& tensor) {
     if (const JsonCursor stated = object.optional(key))
       stated.error(fmt::format("\"{}\" of {}, which an op produces", key, quoted(tensor.name)),
                    "only \"shape\", \"layout\", \"residual\" and \"uneven\"",
-                   "The op decides the rest.", "not-a-leaf");
+                   "The op decides the rest; if an input is meant, rename it or the op's output.",
+                   "not-a-leaf");
 }
 
 TensorDecl read_tensor(const JsonCursor& at, const KnownAxes& known, bool produced) {

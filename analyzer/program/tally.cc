@@ -194,18 +194,6 @@ void add_run(Rows& rows, const Event& e, Count times, std::optional<int64_t> sta
   row.wire_bytes = checked_add(row.wire_bytes, checked_mul(v.wire_bytes, times));
 }
 
-// Keeps the busier of two ranks' rows, and the extremes of both.
-void merge_row(SummaryRow& into, const SummaryRow& row) {
-  const auto load = [](const SummaryRow& r) {
-    return std::tuple(checked_add(r.input_bytes, r.output_bytes), r.wire_bytes, r.calls);
-  };
-  const Count least = std::min(into.min_input_bytes, row.min_input_bytes);
-  const Count most = std::max(into.max_input_bytes, row.max_input_bytes);
-  if (load(row) > load(into)) into = row;
-  into.min_input_bytes = least;
-  into.max_input_bytes = most;
-}
-
 Rows rows_of(const Tally& tally, Rank rank) {
   const size_t p = tally.pipeline_rank(rank);
   std::optional<int64_t> stage;
@@ -215,6 +203,16 @@ Rows rows_of(const Tally& tally, Rank rank) {
     if (contains(run.event->ranks, tally.program.mesh, rank))
       add_run(rows, *run.event, run.times, stage);
   return rows;
+}
+
+// What a rank moves in a step; ties go to who calls more.
+std::pair<Count, Count> load_of(const Rows& rows) {
+  Count bytes = 0, calls = 0;
+  for (const auto& [key, row] : rows) {
+    bytes = checked_add(bytes, checked_add(row.input_bytes, row.output_bytes));
+    calls += row.calls;
+  }
+  return {bytes, calls};
 }
 
 }  // namespace
@@ -301,17 +299,17 @@ RankClass class_of(const Program& program, Rank rank) {
 
 std::vector<SummaryRow> summarize(const Program& program, std::optional<Rank> rank) {
   const Tally tally(program);
-  std::vector<RankClass> classes;
-  if (rank)
-    classes.push_back({{}, *rank, {}, {}});
-  else
-    classes = empty_classes(program.mesh, cuts_of(program, tally.runs));
+  std::vector<Rows> by_load;
+  if (rank) {
+    by_load.push_back(rows_of(tally, *rank));
+  } else {
+    for (const RankClass& c : empty_classes(program.mesh, cuts_of(program, tally.runs)))
+      by_load.push_back(rows_of(tally, c.example));
+    std::stable_sort(by_load.begin(), by_load.end(),
+                     [](const Rows& a, const Rows& b) { return load_of(a) > load_of(b); });
+  }
   Rows all;
-  for (const RankClass& c : classes)
-    for (const auto& [key, row] : rows_of(tally, c.example)) {
-      const auto [at, fresh] = all.try_emplace(key, row);
-      if (!fresh) merge_row(at->second, row);
-    }
+  for (Rows& rows : by_load) all.merge(rows);
   std::vector<SummaryRow> rows;
   for (const auto& [key, row] : all) rows.push_back(row);
   return rows;

@@ -49,9 +49,10 @@ std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& m
 // That of one rank.
 RankClass class_of(const Program& program, Rank rank);
 
-// Per phase, family, collective, dtype and pipeline rank: what the busiest rank issues in a step,
-// or what `rank` does. All calls are counted with their bytes; whoever totals wire bytes adds sends
-// only.
+// Per phase, family, collective, dtype and pipeline rank: what the busiest rank (most input and
+// output bytes of all rows together) issues in a step, or what `rank` does; a row that the busiest
+// rank lacks is that of the next. All calls are counted with their bytes; whoever totals wire bytes
+// adds sends only.
 struct SummaryRow {
   Phase phase = Phase::forward;
   size_t family = 0;
@@ -59,7 +60,7 @@ struct SummaryRow {
   std::optional<int64_t> stage;  // pipeline coordinate
   DType dtype = DType::f32;
   Count calls = 0;
-  Count min_input_bytes = 0, max_input_bytes = 0;           // of one call, over all ranks
+  Count min_input_bytes = 0, max_input_bytes = 0;           // of one call
   Count input_bytes = 0, output_bytes = 0, wire_bytes = 0;  // summed over the calls of one rank
 };
 std::vector<SummaryRow> summarize(const Program& program, std::optional<Rank> rank = std::nullopt);

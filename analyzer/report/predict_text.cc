@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyzer/base/text.h"
 #include "analyzer/program/listing.h"
@@ -149,10 +148,61 @@ void print_why(const Page& page, const std::map<size_t, std::vector<int64_t>>& i
   table.print(page.out);
 }
 
+// All-to-all rows by peer of the group.
+struct Rows {
+  std::vector<int64_t> ids;
+  std::string ranks;
+  Splits splits;
+};
+
+std::string counts_text(const std::vector<Count>& rows) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(rows.size(), kShown); ++i)
+    text += (i ? " " : "") + commas(rows[i]);
+  if (rows.size() > kShown) text += fmt::format(" and {} more", rows.size() - kShown);
+  return text;
+}
+
+void add_rows(std::vector<Rows>& all, std::string ranks, const Event& e) {
+  for (Rows& rows : all)
+    if (rows.ranks == ranks && rows.splits == *e.splits) return rows.ids.push_back(e.id);
+  all.push_back({{e.id}, std::move(ranks), *e.splits});
+}
+
+void print_splits(const Page& page, const std::vector<Rows>& all) {
+  if (all.empty()) return;
+  page.heading("All-to-all splits", "rows to and from each rank of the group, in its order");
+  Table table({{"events", kFlexible},
+               {"ranks", kFlexible},
+               {"elements of a row", kRight},
+               {"sends", kFlexible},
+               {"receives", kFlexible}});
+  for (const Rows& rows : all)
+    table.row({shortened(ranges(rows.ids), 24), rows.ranks, commas(rows.splits.row_elements),
+               counts_text(rows.splits.send), counts_text(rows.splits.recv)});
+  table.print(page.out);
+}
+
+bool shown(const Page& page, const Event& e) {
+  return !page.options.rank || contains(e.ranks, page.program.mesh, *page.options.rank);
+}
+
+// Launches of more than one message.
+std::set<int64_t> shared_batches(const Page& page) {
+  std::set<int64_t> once, shared;
+  if (page.program.batched_p2p)
+    for_each_event(page.program, [&](const Event& e) {
+      if (e.batch >= 0 && shown(page, e) && !once.insert(e.batch).second) shared.insert(e.batch);
+    });
+  return shared;
+}
+
 void print_events(const Page& page) {
   Table table({{"id", kRight},
                {"phase"},
                {"mb", kRight},
+               {"batch", kRight},
                {"operation"},
                {"group"},
                {"ranks", kFlexible},
@@ -162,21 +212,25 @@ void print_events(const Page& page) {
                {"output B", kRight},
                {"wire B", kRight}});
   std::map<size_t, std::vector<int64_t>> ids_of_cause;
+  std::vector<Rows> splits;
   const bool microbatches = page.program.microbatches > 1;
+  const std::set<int64_t> batches = shared_batches(page);
   for_each_event(page.program, [&](const Event& e) {
-    if (page.options.rank && !contains(e.ranks, page.program.mesh, *page.options.rank)) return;
+    if (!shown(page, e)) return;
     ids_of_cause[e.cause].push_back(e.id);
+    if (e.splits) add_rows(splits, who(page, e), e);
     table.row({std::to_string(e.id), std::string(to_string(e.phase)),
                microbatches && e.microbatch ? std::to_string(*e.microbatch) : "",
-               std::string(info(e.op).name), page.family(e), who(page, e), subject(e), moved(e),
-               commas(e.volume.input_bytes), commas(e.volume.output_bytes),
-               commas(e.volume.wire_bytes)});
+               batches.count(e.batch) ? std::to_string(e.batch) : "", std::string(info(e.op).name),
+               page.family(e), who(page, e), subject(e), moved(e), commas(e.volume.input_bytes),
+               commas(e.volume.output_bytes), commas(e.volume.wire_bytes)});
   });
   if (table.empty()) return;
   page.heading("Events", page.options.rank
                              ? fmt::format("of rank {} in its order", page.options.rank->value)
                              : "in issue order; bytes of one rank and call");
   table.print(page.out);
+  print_splits(page, splits);
   print_why(page, ids_of_cause);
 }
 
@@ -205,16 +259,6 @@ void print_pruned(const Page& page) {
   table.print(page.out);
 }
 
-// "112 16" rows by coordinate; many ranks are only summed up.
-std::string rows_text(const Load& load) {
-  constexpr size_t kShown = 8;
-  std::string text;
-  for (size_t c = 0; c < std::min(load.rows.size(), kShown); ++c)
-    text += (text.empty() ? "" : " ") + commas(load.rows[c]);
-  if (load.rows.size() > kShown) text += fmt::format(" and {} more", load.rows.size() - kShown);
-  return text;
-}
-
 void print_loads(const Page& page) {
   if (page.program.loads.empty()) return;
   page.heading("Expert load", "rows that each rank of the axis receives, one layer and microbatch");
@@ -225,7 +269,7 @@ void print_loads(const Page& page) {
                {"most/least", kRight},
                {"dropped", kRight}});
   for (const Load& load : page.program.loads)
-    table.row({load.routing, load.axis, rows_text(load),
+    table.row({load.routing, load.axis, counts_text(load.rows),
                fmt::format("{} {}", load.axis, load.hottest),
                std::isinf(load.ratio) ? "no rows" : fmt::format("{:.3g}", load.ratio),
                commas(load.dropped)});

@@ -91,11 +91,16 @@ class Assembler {
 
   std::string forward_why(const Conversion& c) const {
     const Value& v = graph_.value(c.value);
-    const std::string source =
-        v.producer.valid() ? graph_.op(v.producer).name + " leaves " : "the model has ";
-    return fmt::format("{}{} as {}, {} wants {}", source, v.name, to_string(c.from, graph_.mesh),
+    const std::string source = v.leaf()         ? fmt::format("the model has {} as", v.name)
+                               : named_after(v) ? fmt::format("{} is made as", v.name)
+                                                : fmt::format("{} leaves {} as", maker(v), v.name);
+    return fmt::format("{} {}, {} wants {}", source, to_string(c.from, graph_.mesh),
                        graph_.op(c.consumer).name, to_string(c.to, graph_.mesh));
   }
+
+  const std::string& maker(const Value& v) const { return graph_.op(v.producer).name; }
+  // An op without a name of its own has that of its output.
+  bool named_after(const Value& v) const { return maker(v) == v.name; }
 
   static void append(Segment& segment, std::vector<Event> events,
                      Segment::When when = Segment::When::every) {
@@ -168,8 +173,9 @@ class Assembler {
 
   std::string gradient_why(const BackwardStep& step) const {
     const Value& v = graph_.value(step.value);
-    const std::string target =
-        v.leaf() ? v.name + " itself" : graph_.op(v.producer).name + ", which produced it,";
+    const std::string target = v.leaf()         ? v.name + " itself"
+                               : named_after(v) ? "the op that made it"
+                                                : maker(v) + ", which produced it,";
     std::string why =
         fmt::format("the gradient of {} arrives as {}, {} takes {}", v.name,
                     to_string(step.from, graph_.mesh), target, to_string(step.to, graph_.mesh));
@@ -330,35 +336,39 @@ class Assembler {
 
   // The bytes of a tensor-parallel reduction follow the activation, not the weight.
   void remark_payload() {
-    std::set<size_t> told;
+    const auto weights = weights_of_linears();
+    std::map<size_t, std::pair<std::string, std::set<std::string>>> told;  // family: text, tensors
     for (const Stage& s : program_.stages)
       for (const Segment::Item& item : s.forward.items) {
         const Event& e = item.event;
         const Cause& c = program_.causes[e.cause];
         if (c.kind != CauseKind::forward_conversion || e.op != Collective::all_reduce) continue;
-        if (told.count(e.family)) continue;
-        const TensorId weight = weight_of(e.node);
-        if (!weight.valid()) continue;
-        told.insert(e.family);
-        const Value& w = graph_.value(weight);
+        const auto weight = weights.find(e.node);
+        if (weight == weights.end()) continue;
+        const Value& w = graph_.value(weight->second);
         const Count bytes =
             elements(local_shape(w.shape, w.layout, graph_.mesh)) * size_of(w.dtype);
         if (bytes == e.volume.input_bytes) continue;
-        program_.remarks.push_back(
-            {"activation-not-parameter-bytes",
-             fmt::format(
-                 "the all_reduce of {} on {} carries the activation, {} B; the {} B of {} do not "
-                 "enter it",
-                 e.tensor, program_.families[e.family].name, commas(e.volume.input_bytes),
-                 commas(bytes), w.name)});
+        auto& [text, tensors] = told[e.family];
+        tensors.insert(e.tensor);
+        if (text.empty())
+          text = fmt::format(
+              "the all_reduce of {} on {} carries the activation, {} B; the {} B of {} do not "
+              "enter it",
+              e.tensor, program_.families[e.family].name, commas(e.volume.input_bytes),
+              commas(bytes), w.name);
       }
+    for (const auto& [family, remark] : told)
+      program_.remarks.push_back({"activation-not-parameter-bytes",
+                                  remark.first + and_more("; so with", remark.second.size())});
   }
 
-  TensorId weight_of(const std::string& node) const {
+  std::map<std::string_view, TensorId> weights_of_linears() const {
+    std::map<std::string_view, TensorId> weights;
     for (const Op& op : graph_.ops)
-      if (op.name == node && op.is("linear") && graph_.value(op.inputs[1]).parameter)
-        return op.inputs[1];
-    return {};
+      if (op.is("linear") && graph_.value(op.inputs[1]).parameter)
+        weights.emplace(op.name, op.inputs[1]);
+    return weights;
   }
 
   const Graph& graph_;

@@ -44,8 +44,8 @@ RoutedRows::RoutedRows(const Graph& graph, const Forward& forward, size_t routin
   Routing before = routing_;  // the rows before any was dropped or padded
   RoutingRequest request = graph.routing_requests[routing];
   request.capacity_factor.reset();
-  if (const std::string why = route(before, request, static_cast<Count>(tokens_)); !why.empty())
-    refuse(graph, routing, why);
+  if (const auto error = route(before, request, static_cast<Count>(tokens_)))
+    refuse(graph, routing, error->why);
   for (size_t c = 0; c < before.counts.size(); ++c) {
     int64_t next = 0;
     chosen_.emplace_back();

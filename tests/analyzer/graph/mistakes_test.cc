@@ -73,12 +73,14 @@ TEST(Mistakes, RoutingRowsThatDoNotSumToTheTokens) {
     "routing": {"r": {"axis": "ep", "experts": 2, "counts": [[56, 8]]}}
   })json";
   EXPECT_EQ(found(kMoe, {}), "");
-  EXPECT_EQ(found(kMoe, {{"[[56, 8]]", "[[56, 9]]"}}),
-            "m.json: /routing/r/counts: the counts of source 0 sum to 65 rows; expected 64 (tokens "
-            "x top_k). Each source rank holds 64 tokens. [routing-rows]");
-  EXPECT_EQ(found(kMoe, {{"[[56, 8]]", "[[56, 8], [1, 2]]"}}),
-            "m.json: /routing/r/counts: the counts of source 1 sum to 3 rows; expected 64 (tokens "
-            "x top_k). Each source rank holds 64 tokens. [routing-rows]");
+  EXPECT_EQ(
+      found(kMoe, {{"[[56, 8]]", "[[56, 9]]"}}),
+      "m.json: /routing/r/counts/0: the counts of source 0 sum to 65 rows; expected 64 (tokens "
+      "x top_k). Each source rank holds 64 tokens. [routing-rows]");
+  EXPECT_EQ(
+      found(kMoe, {{"[[56, 8]]", "[[56, 8], [1, 2]]"}}),
+      "m.json: /routing/r/counts/1: the counts of source 1 sum to 3 rows; expected 64 (tokens "
+      "x top_k). Each source rank holds 64 tokens. [routing-rows]");
 }
 
 TEST(Mistakes, ShapesThatDoNotFitTheRule) {

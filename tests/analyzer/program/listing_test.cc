@@ -175,6 +175,22 @@ TEST(Tally, TheSummaryShowsTheBusiestRankAndTheSpread) {
   EXPECT_EQ(rows[0].wire_bytes, 16384u);
 }
 
+TEST(Tally, TheSummaryIsOneRanksEvenWhereAnotherHasTheLargerRow) {
+  Program p = expert_program();
+  auto& items = p.stages[0].forward.items;
+  for (size_t c = 0; c < 2; ++c) {  // the cold rank moves more backward, but less altogether
+    Event e = items[c].event;
+    e.phase = Phase::backward;
+    e.volume = {c == 0 ? 1000u : 2000u, 1000u, 1000u};
+    items.push_back({e});
+  }
+  const auto rows = summarize(p);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].output_bytes, 229376u);
+  EXPECT_EQ(rows[1].input_bytes, 1000u);
+  EXPECT_EQ(rows[1].max_input_bytes, 1000u);
+}
+
 TEST(Tally, TheSummaryOfOneRankIsItsOwn) {
   const auto rows = summarize(expert_program(), Rank(3));
   ASSERT_EQ(rows.size(), 1u);
