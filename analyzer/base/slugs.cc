@@ -112,6 +112,8 @@ constexpr Slug kSlugs[] = {
     {"missing-option", command, "an option that must be given"},
     {"vocabulary-padded", remark, "the framework pads the vocabulary so that tp divides it"},
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
+    {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},
+    {"flags-not-predicted", remark, "flags of a launch file whose effect is not predicted"},
     {"implausible-width", remark, "a feed-forward width that no published model has"},
     {"partial-gradient", remark, "a gradient stays a per-rank term that nothing reduces"},
     {"unsynchronised-gradient", remark, "ranks that saw other samples keep different gradients"},

@@ -19,10 +19,11 @@
 namespace s2t {
 
 struct OptionDef {
-  std::string_view flag;   // "--rank"
-  std::string_view value;  // what follows it, "R"; empty: nothing, it is a switch
-  std::string_view help;   // one line
-  bool many = false;       // may be given several times: lines of one value; else the last counts
+  std::string_view flag;       // "--rank"
+  std::string_view value;      // what follows it, "R"; empty: nothing, it is a switch
+  std::string_view help;       // one line
+  std::string_view also = {};  // other spellings, separated by spaces
+  bool many = false;  // may be given several times: lines of one value; else the last counts
 };
 
 // A command line, taken apart. Only options of the command's row can be here.

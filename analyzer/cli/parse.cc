@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
@@ -17,9 +18,9 @@ constexpr std::string_view kProgram = "shape2trace";
 
 constexpr OptionDef kCommon[] = {
     {"--format", "F", "what to print; the first of the formats below is the default"},
-    {"--output", "FILE", "where to, all or nothing; also -o; default: standard output"},
+    {"--output", "FILE", "where to, all or nothing; also -o; default: standard output", "-o"},
     {"--color", "WHEN", "always, never or auto (on a terminal, unless NO_COLOR is set)"},
-    {"--help", "", "this text"},
+    {"--help", "", "this text", "-h"},
 };
 
 [[noreturn]] void refuse(std::string where, std::string found, std::string expected,
@@ -43,6 +44,17 @@ const Command& find_command(const CommandTable& table, const std::string& name) 
          or_help(did_you_mean(name, names)), "unknown-command");
 }
 
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : std::string(text) + " ")
+    if (c != ' ')
+      word += c;
+    else if (!word.empty())
+      words.push_back(std::exchange(word, {}));
+  return words;
+}
+
 // All options of a command, those of its row first.
 std::vector<OptionDef> options_of(const Command& command) {
   std::vector<OptionDef> all(command.options.begin(), command.options.end());
@@ -51,12 +63,15 @@ std::vector<OptionDef> options_of(const Command& command) {
 }
 
 void refuse_unknown_option(const Command& command, const std::string& word) {
-  std::vector<std::string> flags;
+  std::vector<std::string> flags, spellings;
   for (const OptionDef& o : options_of(command)) flags.emplace_back(o.flag);
+  spellings = flags;
+  for (const OptionDef& o : options_of(command))
+    for (std::string& also : words_of(o.also)) spellings.push_back(std::move(also));
   const std::string flag = word.substr(0, word.find('='));
   refuse(std::string(command.name), "unknown option " + s2t::quoted(flag),
-         "one of " + quoted_list(flags, 40),
-         or_help(did_you_mean(flag, flags), std::string(command.name)), "unknown-option");
+         "one of " + quoted_list(flags, 64),
+         or_help(did_you_mean(flag, spellings), std::string(command.name)), "unknown-option");
 }
 
 // Only sorts words into options and operands; CLI11's own help and errors stay unused.
@@ -67,8 +82,7 @@ class Splitter {
     app_.allow_extras();
     for (const OptionDef& o : options_of(command)) {
       std::string names(o.flag);
-      if (o.flag == "--output") names += ",-o";
-      if (o.flag == "--help") names += ",-h";
+      for (const std::string& word : words_of(o.also)) names += "," + word;
       Slot& slot = slots_[std::string(o.flag)];
       slot.option = o.value.empty() ? app_.add_flag(names) : app_.add_option(names, slot.value);
       if (o.many)

@@ -62,6 +62,13 @@ const ConfigFamily* find_family(JsonObject& config) {
     if (!name) return nullptr;
     for (const ConfigFamily& f : config_families())
       if (f.type == *name) return &f;
+    if (config.nullable("auto_map")) {
+      type.error("model type " + s2t::quoted(name->substr(0, 80)) +
+                     ", a model of its own code (\"auto_map\")",
+                 "a type that is read: " + quoted_list(family_names(), 64),
+                 "What that code computes is not in this file.", "unsupported-config");
+      return nullptr;
+    }
     type.error("model type " + s2t::quoted(name->substr(0, 80)),
                "one that is read: " + quoted_list(family_names(), 64),
                did_you_mean(*name, family_names()), "unsupported-config");

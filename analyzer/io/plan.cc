@@ -33,6 +33,7 @@ class Checker {
     widths();
     layers();
     experts();
+    schedule();
     batch();
     order();
   }
@@ -63,7 +64,7 @@ class Checker {
            fmt::format("{} ranks, but tp {} x pp {} x cp {} x dp {} are {}", *p_.world, p_.tp,
                        p_.pp, p_.cp, p_.dp, p_.ranks()),
            *p_.world % replica == 0
-               ? fmt::format("--dp {}", *p_.world / replica)
+               ? fmt::format("--dp {}, or no --dp", *p_.world / replica)
                : fmt::format("a multiple of tp x pp x cp, which is {}", replica),
            "", "world-size");
   }
@@ -93,7 +94,13 @@ class Checker {
     const int64_t stages = p_.pp * p_.vpp;
     if (p_.vpp > 1 && p_.pp == 1)
       refuse("--vpp", "model chunks without a pipeline", "--pp 2 or more");
+    if (p_.layers_per_chunk > 0 && a_.layers != stages * p_.layers_per_chunk)
+      return refuse("--layers-per-chunk",
+                    fmt::format("{} layers do not divide into chunks of {} on {} pipeline ranks",
+                                a_.layers, p_.layers_per_chunk, p_.pp),
+                    divisors(a_.layers % p_.pp == 0 ? a_.layers / p_.pp : 1), "", "indivisible");
     if (!p_.stage_layers.empty()) return stated_layers(stages);
+    if (p_.first_layers > 0 || p_.last_layers > 0) return uneven_ends();
     if (a_.layers % stages != 0)
       refuse(p_.vpp > 1 ? "--vpp" : "--pp",
              fmt::format("{} layers do not divide into {} stages", a_.layers, stages),
@@ -101,11 +108,22 @@ class Checker {
              "Or say how many layers each stage has: --stage-layers 7,14x8,7.", "indivisible");
   }
 
+  // Only what `resolved` could not divide comes here.
+  void uneven_ends() {
+    const int64_t ends = (p_.first_layers > 0) + (p_.last_layers > 0);
+    const int64_t rest = a_.layers - p_.first_layers - p_.last_layers;
+    refuse(p_.first_layers > 0 ? "--first-layers" : "--last-layers",
+           fmt::format("{} layers are left for {} pipeline ranks in {} chunks each", rest,
+                       p_.pp - ends, p_.vpp),
+           fmt::format("a multiple of {}", std::max<int64_t>(1, (p_.pp - ends) * p_.vpp)), "",
+           "indivisible");
+  }
+
   void stated_layers(int64_t stages) {
     const int64_t sum = std::accumulate(p_.stage_layers.begin(), p_.stage_layers.end(), int64_t{0});
     if (static_cast<int64_t>(p_.stage_layers.size()) != stages)
       refuse("--stage-layers", fmt::format("{} stages", p_.stage_layers.size()),
-             fmt::format("{}: pp x vpp", stages));
+             fmt::format("{}: pp x vpp", stages), "", "plan");
     else if (sum != a_.layers)
       refuse("--stage-layers", fmt::format("{} layers in all", sum),
              fmt::format("{}, as the model has", a_.layers));
@@ -119,17 +137,26 @@ class Checker {
     }
     divides("--ep", p_.ep, a_.experts->experts, "experts", a_.experts->experts);
     divides("--etp", p_.expert_tp(), a_.experts->ffn, "columns of an expert", a_.experts->ffn);
-    const int64_t replica = p_.tp * p_.cp * p_.dp;
-    if (replica % (p_.expert_tp() * p_.ep) != 0)
+    const int64_t replica = p_.tp * p_.cp * p_.dp, wanted = p_.expert_tp() * p_.ep;
+    if (replica % wanted != 0)
       refuse(
           "--ep",
           fmt::format("etp {} x ep {} do not divide the {} ranks of a stage (tp x cp x dp)",
                       p_.expert_tp(), p_.ep, replica),
           divisors(std::gcd(a_.experts->experts, std::max<int64_t>(replica / p_.expert_tp(), 1))),
-          p_.expert_tp() > 1 ? "Or --etp 1: experts whole on each rank." : "", "indivisible");
+          fmt::format("Or --dp {}{}.", wanted / std::gcd(wanted, p_.tp * p_.cp),
+                      p_.expert_tp() > 1 ? ", or --etp 1: experts whole on each rank" : ""),
+          "indivisible");
     if (p_.tp > 1 && !p_.sp)
       refuse("--tp", "experts with tensor parallelism but without sequence parallelism",
              "--sp too");
+  }
+
+  void schedule() {
+    const std::string fits = p_.vpp > 1 ? "interleaved" : "1f1b";
+    if (p_.schedule.empty() || p_.schedule == fits || p_.vpp == 1) return;
+    refuse("--schedule", quoted(p_.schedule) + " with several model chunks per rank",
+           quoted(fits) + ", or --vpp 1", "", "schedule");
   }
 
   void batch() {
@@ -192,10 +219,39 @@ std::vector<std::string> split_order(const std::string& order) {
   return words;
 }
 
-std::vector<int64_t> layers_of_stages(const Architecture& a, const Plan& plan) {
-  if (!plan.stage_layers.empty()) return plan.stage_layers;
-  const int64_t stages = plan.pp * plan.vpp;
-  return std::vector<int64_t>(static_cast<size_t>(stages), a.layers / stages);
+namespace {
+
+// Layers of each pipeline rank where its ends differ from the rest; empty if they do not divide.
+std::vector<int64_t> with_ends(const Plan& plan, int64_t layers) {
+  const int64_t ends = (plan.first_layers > 0) + (plan.last_layers > 0);
+  const int64_t rest = layers - plan.first_layers - plan.last_layers, ranks = plan.pp - ends;
+  const bool divides = ranks == 0 ? rest == 0 : ranks > 0 && rest > 0 && rest % ranks == 0;
+  if (!divides) return {};
+  std::vector<int64_t> of_ranks(static_cast<size_t>(plan.pp), ranks > 0 ? rest / ranks : 0);
+  if (plan.first_layers > 0) of_ranks.front() = plan.first_layers;
+  if (plan.last_layers > 0) of_ranks.back() = plan.last_layers;
+  std::vector<int64_t> stages;
+  for (int64_t chunk = 0; chunk < plan.vpp; ++chunk)
+    for (const int64_t n : of_ranks) {
+      if (n % plan.vpp != 0) return {};
+      stages.push_back(n / plan.vpp);
+    }
+  return stages;
+}
+
+}  // namespace
+
+Plan resolved(Plan plan, const Architecture& a) {
+  const int64_t replica = plan.tp * plan.pp * plan.cp;
+  if (plan.dp == 0) plan.dp = plan.world && *plan.world % replica == 0 ? *plan.world / replica : 1;
+  if (plan.layers_per_chunk > 0 && a.layers % (plan.pp * plan.layers_per_chunk) == 0)
+    plan.vpp = a.layers / (plan.pp * plan.layers_per_chunk);
+  if (plan.stage_layers.empty() && (plan.first_layers > 0 || plan.last_layers > 0))
+    plan.stage_layers = with_ends(plan, a.layers);
+  if (plan.stage_layers.empty() && a.layers % (plan.pp * plan.vpp) == 0)
+    plan.stage_layers.assign(static_cast<size_t>(plan.pp * plan.vpp),
+                             a.layers / (plan.pp * plan.vpp));
+  return plan;
 }
 
 void check_plan(const Architecture& a, const Plan& plan, Diagnostics& sink) {

@@ -14,8 +14,12 @@
 
 namespace s2t {
 
+// Activations computed again in the backward: of nothing, of the attention core, of whole layers.
+enum class Recompute : uint8_t { none, selective, full };
+
 struct Plan {
-  int64_t tp = 1, pp = 1, dp = 1, cp = 1, ep = 1;
+  int64_t tp = 1, pp = 1, cp = 1, ep = 1;
+  int64_t dp = 0;   // 0: what `world` leaves, or 1
   int64_t etp = 0;  // tensor parallelism of experts; 0: as tp
   int64_t vpp = 1;  // model chunks per pipeline rank
   bool sp = false;  // sequence parallelism over the tp ranks; without effect if tp is 1
@@ -24,10 +28,16 @@ struct Plan {
   int64_t global_batch = 0;  // 0: one microbatch per rank
   int64_t zero = 0;          // 1: sharded optimizer states
   DType dtype = DType::bf16;
-  std::optional<DType> grad_dtype;    // of gradient reductions; default: the profile's
-  std::string order;                  // of ranks, leftmost fastest; "": the profile's
-  std::vector<int64_t> stage_layers;  // per stage; empty: equal
-  std::optional<int64_t> world;       // checked if stated
+  std::optional<DType> grad_dtype;  // of gradient reductions; default: the profile's
+  std::string order;                // of ranks, leftmost fastest; "": the profile's
+  // Layers of every stage, in stage order; or of the first and the last pipeline rank, the rest
+  // equal. Empty and 0: equal shares.
+  std::vector<int64_t> stage_layers;
+  int64_t first_layers = 0, last_layers = 0;
+  int64_t layers_per_chunk = 0;  // says how many chunks there are, instead of vpp
+  std::string schedule;          // of the pipeline; "": 1f1b, or interleaved with vpp > 1
+  Recompute recompute = Recompute::none;
+  std::optional<int64_t> world;  // checked if stated
 
   int64_t expert_tp() const { return etp > 0 ? etp : tp; }
   bool sequence_parallel() const { return sp && tp > 1; }
@@ -39,11 +49,11 @@ struct Plan {
 // Tokens of `order`, leftmost first: "tp-cp-ep-dp-pp" -> tp cp ep dp pp.
 std::vector<std::string> split_order(const std::string& order);
 
-// Layers of every stage, in stage order; equal shares unless stated. Precondition: a checked plan.
-std::vector<int64_t> layers_of_stages(const Architecture& architecture, const Plan& plan);
+// The plan with what follows from other parts of it filled in: dp, vpp, the layers of each stage.
+Plan resolved(Plan plan, const Architecture& architecture);
 
-// Everything that is wrong with `plan` for `architecture`, each with what would fit. Pointers are
-// the flags: "--tp".
+// Everything that is wrong with a resolved `plan` for `architecture`, each with what would fit.
+// Pointers are the flags: "--tp".
 void check_plan(const Architecture& architecture, const Plan& plan, Diagnostics& sink);
 
 }  // namespace s2t

@@ -21,7 +21,7 @@ Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
   set_up_job(b);
   std::string x = embedding(b);
   int64_t number = 0;
-  const std::vector<int64_t> stages = layers_of_stages(a, plan);
+  const std::vector<int64_t>& stages = plan.stage_layers;
   for (size_t s = 0; s < stages.size(); ++s) {
     b.stage = static_cast<int>(s);
     for (int64_t i = 0; i < stages[s]; ++i) x = layer(b, x, number++);
@@ -55,6 +55,9 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
   if (p.cp > 1)
     sink.add({"--cp", "context parallelism", "1", "It is not modelled for config files yet.",
               "unsupported-plan"});
+  if (p.recompute == Recompute::full)
+    sink.add({"--recompute", "activations of whole layers computed again", "none or selective", "",
+              "unsupported-plan"});
   if (p.zero > 1)
     sink.add({"--zero", fmt::format("ZeRO stage {}", p.zero), "0, or 1: the distributed optimizer",
               "", "unsupported-plan"});
@@ -68,7 +71,7 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
 
 std::optional<Model> build_transformer(const Architecture& a, const Plan& stated,
                                        const Profile& profile, Diagnostics& sink) {
-  Plan plan = stated;
+  Plan plan = resolved(stated, a);
   if (plan.order.empty()) plan.order = profile["rank_order"];
   check_plan(a, plan, sink);
   check_parts(a, plan, profile, sink);

@@ -69,7 +69,7 @@ void set_pipeline(ModelBuilder& b) {
   if (b.p.pp == 1) return;
   PipelineDecl pipeline;
   pipeline.axis = "pp";
-  pipeline.schedule = b.p.vpp > 1 ? "interleaved" : "1f1b";
+  pipeline.schedule = b.p.vpp > 1 ? "interleaved" : b.p.schedule.empty() ? "1f1b" : b.p.schedule;
   pipeline.chunks = b.p.vpp;
   pipeline.p2p = std::string(b.profile["p2p"]);
   b.model.pipeline = pipeline;

@@ -1,0 +1,27 @@
+// What flags of a Megatron launch mean here, as tables: those that are options of a plan or
+// switches of a profile, those that state the model's shape and must agree with its config, and
+// those that change the collectives in a way that is not predicted. Every other flag is named in
+// one remark, so that nothing is passed over in silence.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analyzer/cli/command.h"
+#include "analyzer/io/architecture.h"
+#include "analyzer/io/launch_file.h"
+
+namespace s2t {
+
+struct LaunchReading {
+  std::map<std::string, std::string> options;  // of a plan, as on the command line
+  std::vector<std::string> changes;            // "switch=value"
+  std::vector<Remark> remarks;
+};
+
+// Options in `given` win over the file. `architecture` may be null: then shapes are not compared.
+LaunchReading read_launch_flags(const Launch& launch, const Arguments& given,
+                                const Architecture* architecture, Diagnostics& sink);
+
+}  // namespace s2t

@@ -1,0 +1,20 @@
+// The options that make a plan, as a table: what each is called here and in Megatron, and how its
+// value is read.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "analyzer/cli/command.h"
+#include "analyzer/io/plan.h"
+
+namespace s2t {
+
+struct PlanOption {
+  OptionDef def;
+  void (*read)(const Arguments& arguments, std::string_view flag, Plan& plan);  // throws UserError
+};
+
+std::span<const PlanOption> plan_options();
+
+}  // namespace s2t

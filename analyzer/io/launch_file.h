@@ -1,0 +1,34 @@
+// Reads the flags with which somebody launches a training job: a shell script, a plain list of
+// flags, or a JSON object of them (`{"args": {...}, "shell_vars": {...}}`, or the flags alone).
+//
+// Known here: words, comments, variables that the file itself sets, `${NAME:-default}` and products
+// `$((A*B))`. Nothing is executed: what only the shell of the day knows stays as it is written,
+// with its `$`. Not known here: what any flag means.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analyzer/base/diagnostics.h"
+
+namespace s2t {
+
+struct LaunchFlag {
+  std::string name;   // without dashes: "tensor-model-parallel-size"
+  std::string value;  // the word behind it, variables filled in; "" if there is none
+  std::string where;  // "line 12" or "/args/seq-length"
+
+  // Whether the value depends on something that the file does not set.
+  bool open() const { return value.find('$') != std::string::npos; }
+};
+
+struct Launch {
+  std::vector<LaunchFlag> flags;
+  std::map<std::string, std::string> variables;  // as set in the file, filled in
+};
+
+// Reports JSON that cannot be read.
+Launch read_launch(const std::string& text, Diagnostics& sink);
+
+}  // namespace s2t
