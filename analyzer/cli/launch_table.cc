@@ -18,14 +18,14 @@ struct Meaning {
   std::string_view flag, option, value;
 };
 constexpr Meaning kMeanings[] = {
-    {"bf16", "--dtype", "bf16"},
-    {"fp16", "--dtype", "f16"},
-    {"grad-reduce-in-bf16", "--grad-dtype", "bf16"},
-    {"accumulate-allreduce-grads-in-fp32", "--grad-dtype", "f32"},
-    {"use-distributed-optimizer", "--zero", "1"},
-    {"recompute-activations", "--recompute", "selective"},
-    {"checkpoint-activations", "--recompute", "full"},
-    {"use-tp-pp-dp-mapping", "--order", "tp-cp-ep-pp-dp"},
+    {"--bf16", "--dtype", "bf16"},
+    {"--fp16", "--dtype", "f16"},
+    {"--grad-reduce-in-bf16", "--grad-dtype", "bf16"},
+    {"--accumulate-allreduce-grads-in-fp32", "--grad-dtype", "f32"},
+    {"--use-distributed-optimizer", "--zero", "1"},
+    {"--recompute-activations", "--recompute", "selective"},
+    {"--checkpoint-activations", "--recompute", "full"},
+    {"--use-tp-pp-dp-mapping", "--order", "tp-cp-ep-pp-dp"},
 };
 
 // A flag that changes a switch; a value of "" is the flag's own.
@@ -33,7 +33,7 @@ struct Change {
   std::string_view flag, name, value;
 };
 constexpr Change kChanges[] = {
-    {"make-vocab-size-divisible-by", "vocabulary_padding", ""},
+    {"--make-vocab-size-divisible-by", "vocabulary_padding", ""},
 };
 
 struct Shape {
@@ -41,16 +41,16 @@ struct Shape {
   int64_t (*of)(const Architecture&);
 };
 constexpr Shape kShapes[] = {
-    {"num-layers", [](const Architecture& a) { return a.layers; }},
-    {"hidden-size", [](const Architecture& a) { return a.hidden; }},
-    {"ffn-hidden-size", [](const Architecture& a) { return a.ffn; }},
-    {"num-attention-heads", [](const Architecture& a) { return a.heads; }},
-    {"num-query-groups", [](const Architecture& a) { return a.kv_heads; }},
-    {"kv-channels", [](const Architecture& a) { return a.head_dim; }},
-    {"vocab-size", [](const Architecture& a) { return a.vocab; }},
-    {"num-experts", [](const Architecture& a) { return a.experts ? a.experts->experts : 0; }},
-    {"moe-router-topk", [](const Architecture& a) { return a.experts ? a.experts->top_k : 0; }},
-    {"moe-ffn-hidden-size", [](const Architecture& a) { return a.experts ? a.experts->ffn : 0; }},
+    {"--num-layers", [](const Architecture& a) { return a.layers; }},
+    {"--hidden-size", [](const Architecture& a) { return a.hidden; }},
+    {"--ffn-hidden-size", [](const Architecture& a) { return a.ffn; }},
+    {"--num-attention-heads", [](const Architecture& a) { return a.heads; }},
+    {"--num-query-groups", [](const Architecture& a) { return a.kv_heads; }},
+    {"--kv-channels", [](const Architecture& a) { return a.head_dim; }},
+    {"--vocab-size", [](const Architecture& a) { return a.vocab; }},
+    {"--num-experts", [](const Architecture& a) { return a.experts ? a.experts->experts : 0; }},
+    {"--moe-router-topk", [](const Architecture& a) { return a.experts ? a.experts->top_k : 0; }},
+    {"--moe-ffn-hidden-size", [](const Architecture& a) { return a.experts ? a.experts->ffn : 0; }},
 };
 
 struct Part {
@@ -59,10 +59,10 @@ struct Part {
   std::string_view what;
 };
 constexpr Part kParts[] = {
-    {"swiglu", [](const Architecture& a) { return a.gated; }, "gated feed-forward layers"},
-    {"untie-embeddings-and-output-weights", [](const Architecture& a) { return !a.tied; },
+    {"--swiglu", [](const Architecture& a) { return a.gated; }, "gated feed-forward layers"},
+    {"--untie-embeddings-and-output-weights", [](const Architecture& a) { return !a.tied; },
      "an output layer of its own"},
-    {"multi-latent-attention", [](const Architecture& a) { return a.latent.has_value(); },
+    {"--multi-latent-attention", [](const Architecture& a) { return a.latent.has_value(); },
      "multi-head latent attention"},
 };
 
@@ -70,27 +70,27 @@ struct NotPredicted {
   std::string_view flag, what;
 };
 constexpr NotPredicted kNotPredicted[] = {
-    {"fp8-format", "one-byte gathers and the reductions of FP8 scales"},
-    {"fp8-param-gather", "parameters gathered in one byte"},
-    {"overlap-grad-reduce", "reductions in buckets inside the last backward, not one behind it"},
-    {"overlap-param-gather", "parameters gathered bucket by bucket before their first use"},
-    {"overlap-p2p-communication", "messages launched one by one"},
-    {"tp-comm-overlap", "copies by user buffers instead of NCCL kernels"},
-    {"num-distributed-optimizer-instances", "reductions inside and between optimizer instances"},
-    {"rampup-batch-size", "smaller batches in the first steps"},
-    {"step-batch-size-schedule", "other batches in some steps"},
-    {"mtp-num-layers", "extra prediction layers"},
-    {"use-torch-fsdp2", "FSDP instead of Megatron's data parallelism"},
-    {"use-custom-fsdp", "FSDP instead of Megatron's data parallelism"},
-    {"use-megatron-fsdp", "FSDP instead of Megatron's data parallelism"},
-    {"calculate-per-token-loss", "the number of tokens, agreed on over all stages and replicas"},
-    {"pp-partition-method", "another cut into stages; see --stage-layers"},
-    {"account-for-embedding-in-pipeline-split", "stages that count the embedding as a layer"},
-    {"account-for-loss-in-pipeline-split", "stages that count the loss as a layer"},
-    {"pipeline-model-parallel-layout", "another cut into stages; see --stage-layers"},
-    {"embed-layernorm", "a norm behind the embedding"},
-    {"hierarchical-context-parallel-sizes", "context parallelism in two levels"},
-    {"moe-enable-deepep", "exchanges of experts that are no NCCL kernels"},
+    {"--fp8-format", "one-byte gathers and the reductions of FP8 scales"},
+    {"--fp8-param-gather", "parameters gathered in one byte"},
+    {"--overlap-grad-reduce", "reductions in buckets inside the last backward, not one behind it"},
+    {"--overlap-param-gather", "parameters gathered bucket by bucket before their first use"},
+    {"--overlap-p2p-communication", "messages launched one by one"},
+    {"--tp-comm-overlap", "copies by user buffers instead of NCCL kernels"},
+    {"--num-distributed-optimizer-instances", "reductions inside and between optimizer instances"},
+    {"--rampup-batch-size", "smaller batches in the first steps"},
+    {"--step-batch-size-schedule", "other batches in some steps"},
+    {"--mtp-num-layers", "extra prediction layers"},
+    {"--use-torch-fsdp2", "FSDP instead of Megatron's data parallelism"},
+    {"--use-custom-fsdp", "FSDP instead of Megatron's data parallelism"},
+    {"--use-megatron-fsdp", "FSDP instead of Megatron's data parallelism"},
+    {"--calculate-per-token-loss", "the number of tokens, agreed on over all stages and replicas"},
+    {"--pp-partition-method", "another cut into stages; see --stage-layers"},
+    {"--account-for-embedding-in-pipeline-split", "stages that count the embedding as a layer"},
+    {"--account-for-loss-in-pipeline-split", "stages that count the loss as a layer"},
+    {"--pipeline-model-parallel-layout", "another cut into stages; see --stage-layers"},
+    {"--embed-layernorm", "a norm behind the embedding"},
+    {"--hierarchical-context-parallel-sizes", "context parallelism in two levels"},
+    {"--moe-enable-deepep", "exchanges of experts that are no NCCL kernels"},
 };
 
 template <class Row, size_t n>
@@ -100,7 +100,7 @@ const Row* find(const Row (&rows)[n], const std::string& flag) {
   return it == std::end(rows) ? nullptr : it;
 }
 
-// Every plan option that is also Megatron's, by Megatron's name without dashes.
+// Every plan option that is also Megatron's, by Megatron's name.
 std::map<std::string, const OptionDef*> options_by_name() {
   std::map<std::string, const OptionDef*> names;
   for (const PlanOption& option : plan_options()) {
@@ -109,7 +109,7 @@ std::map<std::string, const OptionDef*> options_by_name() {
       if (c != ' ')
         word += c;
       else if (!word.empty())
-        names[std::exchange(word, {}).substr(2)] = &option.def;
+        names[std::exchange(word, {})] = &option.def;
   }
   return names;
 }
@@ -137,7 +137,7 @@ class Reader {
  private:
   void refuse(const LaunchFlag& flag, std::string found, std::string expected,
               std::string advice = "", std::string slug = "contradiction") {
-    sink_.add({flag.where + ": --" + flag.name, std::move(found), std::move(expected),
+    sink_.add({flag.where + ": " + flag.name, std::move(found), std::move(expected),
                std::move(advice), std::move(slug)});
   }
 
@@ -150,7 +150,7 @@ class Reader {
     if (const Shape* s = find(kShapes, flag.name)) return shape(flag, *s);
     if (const Part* p = find(kParts, flag.name)) return part(flag, *p);
     if (const NotPredicted* n = find(kNotPredicted, flag.name)) {
-      not_predicted_.push_back(fmt::format("--{} ({})", n->flag, n->what));
+      not_predicted_.push_back(fmt::format("{} ({})", n->flag, n->what));
       return;
     }
     slip(flag);
@@ -167,8 +167,7 @@ class Reader {
                     fmt::format("{} {} on the command line", def.flag, def.value), "",
                     "missing-option");
     if (!def.value.empty() && flag.value.empty())
-      return refuse(flag, "no value", "--" + flag.name + " " + std::string(def.value), "",
-                    "bad-option");
+      return refuse(flag, "no value", flag.name + " " + std::string(def.value), "", "bad-option");
     set(def.flag, def.value.empty() ? "" : flag.value);
   }
 
@@ -197,10 +196,10 @@ class Reader {
     for (const auto& [name, def] : names_) known.push_back(name);
     const std::string meant = closest(flag.name, known);
     if (meant.empty()) {
-      others_.insert("--" + flag.name);
+      others_.insert(flag.name);
       return;
     }
-    refuse(flag, "an unknown flag, close to one that matters", "--" + meant,
+    refuse(flag, "an unknown flag, close to one that matters", meant,
            "Or leave it out of the file.", "unknown-option");
   }
 
@@ -216,8 +215,8 @@ class Reader {
   }
 
   void count_ranks() {
-    const auto gpus = value_of({"nproc_per_node", "nproc-per-node"}, {"GPUS_PER_NODE"});
-    const auto nodes = value_of({"nnodes"}, {"NUM_NODES", "NNODES"});
+    const auto gpus = value_of({"--nproc_per_node", "--nproc-per-node"}, {"GPUS_PER_NODE"});
+    const auto nodes = value_of({"--nnodes"}, {"NUM_NODES", "NNODES"});
     if (gpus && nodes && *gpus < 65'536 && *nodes < 65'536)
       return set("--world", std::to_string(*gpus * *nodes));
     if (!given_.has("--world") && !given_.has("--dp"))
@@ -228,9 +227,9 @@ class Reader {
 
   // Megatron trains in float32 unless told; only bf16 then reduces in float32 by itself.
   void element_types() {
-    if (seen_.contains("fp16") && !seen_.contains("accumulate-allreduce-grads-in-fp32"))
+    if (seen_.contains("--fp16") && !seen_.contains("--accumulate-allreduce-grads-in-fp32"))
       set("--grad-dtype", "f16");
-    if (!seen_.contains("fp16") && !seen_.contains("bf16")) set("--dtype", "f32");
+    if (!seen_.contains("--fp16") && !seen_.contains("--bf16")) set("--dtype", "f32");
   }
 
   void remark() {

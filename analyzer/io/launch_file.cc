@@ -141,8 +141,7 @@ Launch read_script(const std::string& text) {
     const std::string& word = words[i].text;
     if (!word.starts_with("--") || word.size() == 2) continue;
     const size_t equals = word.find('=');
-    LaunchFlag flag{word.substr(2, equals == std::string::npos ? equals : equals - 2), "",
-                    "line " + std::to_string(words[i].line)};
+    LaunchFlag flag{word.substr(0, equals), "", "line " + std::to_string(words[i].line)};
     if (equals != std::string::npos)
       flag.value = word.substr(equals + 1);
     else if (i + 1 < words.size() && !words[i + 1].text.starts_with("--"))
@@ -174,10 +173,10 @@ Launch read_json(const JsonCursor& root) {
   const JsonCursor args = object.optional("args");
   JsonObject flags = args ? args.object() : root.object();
   for (const JsonCursor& member : flags.members()) {
-    LaunchFlag flag{member.key(), "", member.pointer()};
+    const std::string key = member.key();
+    LaunchFlag flag{key.starts_with("--") ? key : "--" + key, "", member.pointer()};
     if (!read_value(member, flag.value)) continue;
     flag.value = expand(flag.value, launch.variables);
-    while (flag.name.starts_with("-")) flag.name.erase(0, 1);
     launch.flags.push_back(std::move(flag));
   }
   return launch;

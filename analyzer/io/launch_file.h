@@ -15,7 +15,7 @@
 namespace s2t {
 
 struct LaunchFlag {
-  std::string name;   // without dashes: "tensor-model-parallel-size"
+  std::string name;   // "--tensor-model-parallel-size"
   std::string value;  // the word behind it, variables filled in; "" if there is none
   std::string where;  // "line 12" or "/args/seq-length"
 

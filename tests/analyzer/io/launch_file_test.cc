@@ -13,7 +13,7 @@ std::vector<std::pair<std::string, std::string>> flags(const std::string& text) 
   Diagnostics sink("train.sh");
   std::vector<std::pair<std::string, std::string>> list;
   for (const LaunchFlag& flag : read_launch(text, sink).flags)
-    list.emplace_back(flag.name, flag.value);
+    list.emplace_back(flag.name.substr(2), flag.value);
   sink.throw_if_any();
   return list;
 }
