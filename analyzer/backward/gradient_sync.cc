@@ -374,6 +374,7 @@ class SyncPlanner {
 
   void remark() {
     remark_stated_axes();
+    remark_unused();
     std::map<AtomSet, std::vector<std::string>> stay;  // parameters, by what is never reduced
     for (const Leaf& leaf : leaves_) {
       const AtomSet reduced = decl_.kind == SyncKind::none ? leaf.model : leaf.data | leaf.model;
@@ -389,6 +390,21 @@ class SyncPlanner {
                                           data ? "no gradient synchronisation reduces over it"
                                                : "under per_rank nothing reduces it")});
     }
+  }
+
+  // Frameworks differ in what they do about a parameter that no gradient reaches.
+  void remark_unused() {
+    if (!graph_.loss.valid()) return;
+    std::vector<std::string> unused;
+    for (const TensorId p : parameters_of(graph_))
+      if (graph_.value(p).requires_grad && backward_.leaf_gradients[p.at()].empty())
+        unused.push_back(graph_.value(p).name);
+    if (unused.empty()) return;
+    out_.remarks.push_back(
+        {"unused-parameter",
+         fmt::format("no gradient reaches {}{}: nothing is sent for it here, where PyTorch's DDP "
+                     "stops with an error unless it is told to find unused parameters",
+                     quoted(unused.front()), and_more(" and", unused.size()))});
   }
 
   // An axis that is named for synchronisation although no gradient may be summed over it.

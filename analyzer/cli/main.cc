@@ -1,6 +1,4 @@
 // The program: joins the tables of commands, runs one, and turns what went wrong into an exit code.
-#include <fmt/format.h>
-
 #include <exception>
 #include <iostream>
 #include <new>
@@ -39,9 +37,14 @@ int run(const std::vector<std::string>& words) {
   return code;
 }
 
-int report(const Diagnostic& what, ExitCode code) {
-  fmt::print(stderr, "{}\n", to_string(what, "shape2trace"));
+// Whoever closed stderr does not want to know.
+int complain(const std::string& what, ExitCode code) {
+  std::cerr << what << std::endl;
   return code;
+}
+
+int report(const Diagnostic& what, ExitCode code) {
+  return complain(to_string(what, "shape2trace"), code);
 }
 
 int fault(std::string what) {
@@ -55,13 +58,12 @@ int guarded(const std::vector<std::string>& words) {
   try {
     return run(words);
   } catch (const UserError& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return kUserError;
+    return complain(e.what(), kUserError);
   } catch (const Absent& e) {
-    fmt::print(stderr, "shape2trace: {}\n", e.what());
-    return kSkipped;
+    return complain(std::string("shape2trace: ") + e.what(), kSkipped);
   } catch (const Overflow&) {
-    return report({"", "the bytes of a step do not fit in 64 bits", "", "", "too-many-bytes"},
+    return report({"", "the bytes of a step do not fit in 64 bits", "less than 2^64 of a rank",
+                   "Make the tensors smaller or the microbatches fewer.", "too-many-bytes"},
                   kUserError);
   } catch (const std::bad_alloc&) {
     return fault("out of memory");

@@ -53,6 +53,23 @@ std::optional<RoutingError> stated_counts(Routing& routing, const RoutingRequest
   return std::nullopt;
 }
 
+// A token goes to top_k different experts, so no expert gets more rows than there are tokens.
+std::optional<RoutingError> twice(const Routing& routing, const RoutingRequest& request,
+                                  Count tokens) {
+  for (size_t source = 0; source < routing.counts.size(); ++source)
+    for (size_t e = 0; e < routing.counts[source].size(); ++e) {
+      const Count rows = routing.counts[source][e];
+      if (rows <= tokens) continue;
+      return RoutingError{
+          request.counts.empty()
+              ? std::string("/skew")
+              : fmt::format("/counts/{}/{}", request.counts.size() == 1 ? 0 : source, e),
+          fmt::format("expert {} gets {} rows of {} tokens: a token would meet it twice", e, rows,
+                      tokens)};
+    }
+  return std::nullopt;
+}
+
 void apply_capacity(Routing& routing, const RoutingRequest& request, Count rows) {
   if (!request.capacity_factor) return;
   const auto capacity = static_cast<Count>(std::ceil(
@@ -90,6 +107,7 @@ std::optional<RoutingError> route(Routing& routing, const RoutingRequest& reques
     const auto row = apportion(rows, request.skew.empty() ? even : request.skew);
     routing.counts.assign(static_cast<size_t>(routing.ranks), row);
   }
+  if (auto error = twice(routing, request, tokens)) return error;
   apply_capacity(routing, request, rows);
   sum_by_rank(routing);
   return std::nullopt;

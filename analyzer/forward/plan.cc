@@ -44,6 +44,7 @@ class ForwardPlanner {
       const Value& v = graph_.value(op.outputs[r]);
       check_divides(v.shape, plan.result_ports[r], v.uneven || v.routing.has_value(), graph_.mesh,
                     v.pointer, diagnostics_);
+      check_routed(v, plan.result_ports[r]);
     }
     if (op.is("moe_dispatch")) resolve_routing(op, plan);
     out_.ops.push_back(std::move(plan));
@@ -120,6 +121,22 @@ class ForwardPlanner {
                      op.name, quoted(graph_.value(op.inputs[1]).name),
                      quoted(graph_.value(op.inputs[0]).name), graph_.mesh.family_of(atoms).name,
                      graph_.mesh.size(atoms))});
+  }
+
+  // Rows travel between the ranks that hold different experts, and their counts are of these.
+  void check_routed(const Value& v, const Layout& layout) {
+    if (!v.routing) return;
+    const AtomSet experts = layout.sharding(0);
+    const Routing& routing = out_.routings[*v.routing];
+    if (!experts || experts == routing.atoms) return;
+    diagnostics_.add(
+        {graph_.routing_pointers[*v.routing] + "/axis",
+         fmt::format(
+             "rows are routed over {}, but the experts of {} are split over {}",
+             routing.atoms ? graph_.mesh.family_of(routing.atoms).name : std::string("no axis"),
+             quoted(v.name), graph_.mesh.family_of(experts).name),
+         fmt::format("the axis of the experts, {}", quoted(graph_.mesh.family_of(experts).name)),
+         "", "routing-axis"});
   }
 
   void resolve_routing(const Op& op, const OpPlan& plan) {

@@ -137,10 +137,22 @@ class Builder {
     if (!t.layout) return;
     const auto stated = read_layout(*t.layout, graph_.mesh, v.shape.size(), diagnostics_);
     for (size_t i = 0; i < stated.size(); ++i)
-      if (stated[i]) v.layout[AtomIndex(i)] = *stated[i];
+      if (stated[i]) place(t, v, AtomIndex(i), *stated[i]);
     for (const LayoutDecl::Entry& e : t.layout->entries)
       if (const Axis* axis = graph_.mesh.find(e.axis)) v.expert |= axis->expert;
     check_divides(v.shape, v.layout, v.uneven, graph_.mesh, t.layout->pointer, diagnostics_);
+  }
+
+  void place(const TensorDecl& t, Value& v, AtomIndex atom, const Placement& stated) {
+    const Placement before = v.layout[atom];
+    if (before.is_shard() && before != stated)
+      diagnostics_.add({t.layout->pointer,
+                        fmt::format("{} over {}, which splits the batch", to_string(stated),
+                                    quoted(graph_.mesh.family_of(atom_bit(atom)).name)),
+                        to_string(before),
+                        "Dims of \"batch\" are split over the axes of \"batch\" by themselves.",
+                        "batch-layout"});
+    v.layout[atom] = stated;
   }
 
   void check_size(const Value& v) {
@@ -148,7 +160,7 @@ class Builder {
       checked_mul(elements(v.shape), size_of(v.dtype));
     } catch (const Overflow&) {
       diagnostics_.add({v.pointer, "the bytes of " + quoted(v.name) + " do not fit in 64 bits",
-                        "a smaller shape", "", "too-large"});
+                        "a smaller shape", "", "too-many-bytes"});
     }
   }
 

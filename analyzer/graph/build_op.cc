@@ -8,6 +8,13 @@
 namespace s2t {
 namespace {
 
+std::optional<size_t> routing_named(const Graph& graph, const Op& op) {
+  const auto it = op.attributes.find("routing");
+  for (size_t i = 0; it != op.attributes.end() && i < graph.routings.size(); ++i)
+    if (graph.routings[i].name == std::get<std::string>(it->second)) return i;
+  return std::nullopt;
+}
+
 class OpMaker {
  public:
   OpMaker(const Graph& graph, Diagnostics& diagnostics)
@@ -29,6 +36,7 @@ class OpMaker {
     op.pointer = decl.pointer;
     if (!bind(decl, op, outputs) || !check_operands(decl, op)) return std::nullopt;
     read_attributes(decl, op);
+    if (!check_routing(op)) return std::nullopt;
     read_modes(decl, op);
     if (const auto it = decl.attributes.find("layout"); it != decl.attributes.end())
       op.target = read_layout(std::get<LayoutDecl>(it->second.value), graph_.mesh,
@@ -84,7 +92,40 @@ class OpMaker {
         ok = false;
       }
     }
+    return ok && check_same_dtype(decl, op);
+  }
+
+  // Matrix products of two element types are an error in every framework.
+  bool check_same_dtype(const OpDecl& decl, const Op& op) {
+    if (op.def->family != "dense" && op.def->family != "attention" && !op.is("moe_expert"))
+      return true;
+    const Value& first = graph_.value(op.inputs[0]);
+    bool ok = true;
+    for (size_t i = 1; i < op.inputs.size(); ++i) {
+      const Value& v = graph_.value(op.inputs[i]);
+      if (!is_differentiable(v.dtype) || v.dtype == first.dtype) continue;
+      diagnostics_.add({fmt::format("{}/inputs/{}", decl.pointer, i),
+                        fmt::format("{} is {} and {} is {}", quoted(v.name), info(v.dtype).name,
+                                    quoted(first.name), info(first.dtype).name),
+                        "one element type", "Put a \"cast\" op before one of them.",
+                        "dtype-mismatch"});
+      ok = false;
+    }
     return ok;
+  }
+
+  // Routing counts rows of as many experts as the op has.
+  bool check_routing(const Op& op) {
+    const auto r = routing_named(graph_, op);
+    const auto e = op.rule.find("e");
+    if (!r || !e) return true;
+    const int64_t experts = op.rule.factors[e->at()].size;
+    if (graph_.routings[*r].experts == experts) return true;
+    diagnostics_.add({graph_.routing_pointers[*r] + "/experts",
+                      fmt::format("{} experts, but the tensors of {} have {}",
+                                  graph_.routings[*r].experts, quoted(op.name), experts),
+                      std::to_string(experts), "", "shape-mismatch"});
+    return false;
   }
 
   // Shape ops move anything; every other op computes with floating-point numbers.
@@ -142,13 +183,6 @@ class OpMaker {
   const Graph& graph_;
   Diagnostics& diagnostics_;
 };
-
-std::optional<size_t> routing_named(const Graph& graph, const Op& op) {
-  const auto it = op.attributes.find("routing");
-  for (size_t i = 0; it != op.attributes.end() && i < graph.routings.size(); ++i)
-    if (graph.routings[i].name == std::get<std::string>(it->second)) return i;
-  return std::nullopt;
-}
 
 // Ragged values keep [experts, tokens, ...] as long as both leading factors survive.
 std::optional<size_t> routing_of(const Graph& graph, const Op& op, size_t r) {

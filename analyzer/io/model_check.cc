@@ -110,7 +110,8 @@ class Dataflow {
     if (!cycle.empty())
       return sink_.add({at,
                         fmt::format("{} needs itself: {} -> {}", quoted(name), name, chain(cycle)),
-                        "ops without a cycle", "", "cycle"});
+                        "ops without a cycle",
+                        "If an input is meant, give the op's output another name.", "cycle"});
     const bool sure = steps_ < kMostSteps;
     sink_.add(
         {at, fmt::format("{} is made only later, by {}", quoted(name), op_words(model_, producer)),
@@ -297,7 +298,8 @@ void check_stages(const Model& model, Diagnostics& sink) {
   if (stages > kMostSlots / model.microbatches)
     sink.add({model.microbatches_pointer,
               fmt::format("{} microbatches on {} stages", model.microbatches, stages),
-              fmt::format("at most {} of both multiplied", commas(kMostSlots)), "", "too-large"});
+              fmt::format("at most {} of both multiplied", commas(kMostSlots)), "",
+              "out-of-range"});
   for (const OpDecl& op : model.ops)
     if (op.stage >= stages)
       sink.add({op.pointer + "/stage", fmt::format("stage {}", op.stage),

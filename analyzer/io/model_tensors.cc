@@ -40,7 +40,7 @@ void check_bytes(const JsonCursor& at, const TensorDecl& tensor) {
       if (!dim.batch) bytes = checked_mul(bytes, static_cast<Count>(dim.size));
   } catch (const Overflow&) {
     at.error(fmt::format("a tensor of {} elements", at.excerpt()), "one whose bytes fit in 64 bits",
-             "", "too-large");
+             "", "too-many-bytes");
   }
 }
 

@@ -114,7 +114,7 @@ void check_experts(const JsonCursor& at, const KnownAxis* axis, const RoutingDec
   if (axis && routing.experts * axis->size > kMostPairs)
     return at.error(fmt::format("{} experts on {} ranks", routing.experts, axis->size),
                     fmt::format("at most {} of both multiplied", commas(kMostPairs)), "",
-                    "too-large");
+                    "out-of-range");
   if (axis && axis->size > 0 && routing.experts % axis->size != 0)
     at.error(fmt::format("{} experts on axis {} (size {})", routing.experts, quoted(axis->name),
                          axis->size),
@@ -162,7 +162,14 @@ void read_convention(const JsonCursor& at, const KnownAxes& known, Model& model)
   for (const JsonCursor& member : object.members()) {
     const KnownAxis* axis = find_axis(member, member.key(), known);
     const auto convention = member.one_of<Convention>(kConventions, "convention");
-    if (axis && convention) model.axis_convention[axis->name] = *convention;
+    if (!axis || !convention) continue;
+    if (axis->kind != AxisKind::model && *convention == Convention::global)
+      member.error(
+          fmt::format("\"global\" over {} axis {}",
+                      axis->kind == AxisKind::data ? "data" : "pipeline", quoted(axis->name)),
+          "\"per_rank\", or nothing",
+          "Only model axes share one loss; over others each rank has its own.", "convention");
+    model.axis_convention[axis->name] = *convention;
   }
 }
 
@@ -199,17 +206,19 @@ std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes&
   JsonObject object = at.object();
   pipeline.pointer = at.pointer();
   pipeline.axis = pipeline_axis_of(object.optional("axis"), known);
-  pipeline.schedule =
-      read_word(object.optional("schedule"), kSchedules, "schedule", pipeline.schedule);
+  const JsonCursor schedule = object.optional("schedule");
+  const auto stated = schedule.one_of<std::string_view>(kSchedules, "schedule");
+  const bool known_schedule = stated || !schedule;  // an unknown one has no rules of its own
+  if (stated) pipeline.schedule = std::string(*stated);
   const JsonCursor chunks = object.optional("chunks");
   pipeline.chunks = chunks.integer(1, kMostStages).value_or(1);
-  if (pipeline.chunks > 1 && pipeline.schedule != "interleaved")
+  if (known_schedule && pipeline.chunks > 1 && pipeline.schedule != "interleaved")
     chunks.error(
         fmt::format("{} chunks with schedule {}", pipeline.chunks, quoted(pipeline.schedule)),
         "1, or \"schedule\": \"interleaved\"", "", "schedule");
   const JsonCursor drain = object.optional("drain");
   pipeline.drain = read_word(drain, kDrains, "drain", pipeline.drain);
-  if (drain && pipeline.schedule != "gpipe")
+  if (known_schedule && drain && pipeline.schedule != "gpipe")
     drain.error(fmt::format("\"drain\" with schedule {}", quoted(pipeline.schedule)),
                 "it only with \"gpipe\"", "", "unknown-drain");
   pipeline.p2p = read_word(object.optional("p2p"), kP2p, "p2p", pipeline.p2p);
@@ -225,6 +234,9 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   const JsonCursor axes = object.optional("axes");
   sync.axes = read_axes(axes, known);
   refuse_pipeline(axes, sync.axes, known, "gradient synchronisation");
+  if (axes.is(JsonKind::array) && axes.elements().empty())
+    axes.error("no axis", "at least one",
+               "Leave the key out for all data axes, or say \"kind\": \"none\".", "sync-axes");
   sync.mean = !read_flag(object.optional("reduce"), {"mean", "sum"}, "reduction");
   if (const JsonCursor every = object.optional("every"))
     sync.every_microbatch = read_flag(every, {"step", "microbatch"}, "interval");

@@ -7,6 +7,25 @@
 namespace s2t {
 namespace {
 
+constexpr std::string_view kMoe = R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "ep", "size": 2, "kind": "data"}]},
+    "batch": {"local": 64, "axes": ["ep"]},
+    "tensors": {
+      "x": {"shape": ["batch", 8]},
+      "route": {"shape": ["batch", 2]},
+      "w": {"shape": [2, 8, 8], "parameter": true, "layout": {"ep": "S(0)"}}
+    },
+    "ops": [
+      {"op": "moe_dispatch", "inputs": ["x", "route"], "output": "b", "routing": "r"},
+      {"op": "moe_expert", "inputs": ["b", "w"], "output": "e"},
+      {"op": "moe_combine", "inputs": ["e", "route"], "output": "y", "routing": "r"},
+      {"op": "mean", "inputs": ["y"], "output": "l"}
+    ],
+    "loss": "l",
+    "routing": {"r": {"axis": "ep", "experts": 2, "counts": [[56, 8]]}}
+  })json";
+
 // All messages of analyzing `text` as edited, one per line; "" if it is fine.
 std::string found(std::string_view text, const std::vector<Edit>& edits) {
   const std::string whole = edited(text, edits);
@@ -53,25 +72,18 @@ TEST(Mistakes, PartialIntoANonlinearOpWhereRedistributionIsExplicit) {
       "before input 0. [partial-nonlinear]");
 }
 
+TEST(Mistakes, RoutingOfOtherExperts) {
+  EXPECT_EQ(found(kMoe, {{"\"experts\": 2", "\"experts\": 4"}, {"[[56, 8]]", "[[56, 4, 2, 2]]"}}),
+            "m.json: /routing/r/experts: 4 experts, but the tensors of \"b\" have 2; expected 2. "
+            "[shape-mismatch]");
+  EXPECT_EQ(
+      found(kMoe, {{"[{\"name\": \"ep\"", "[{\"name\": \"dp\", \"size\": 2}, {\"name\": \"ep\""},
+                   {"{\"axis\": \"ep\"", "{\"axis\": \"dp\""}}),
+      "m.json: /routing/r/axis: rows are routed over dp, but the experts of \"e\" are split "
+      "over ep; expected the axis of the experts, \"ep\". [routing-axis]");
+}
+
 TEST(Mistakes, RoutingRowsThatDoNotSumToTheTokens) {
-  constexpr std::string_view kMoe = R"json({
-    "schema": "shape2trace.model/1",
-    "mesh": {"axes": [{"name": "ep", "size": 2, "kind": "data"}]},
-    "batch": {"local": 64, "axes": ["ep"]},
-    "tensors": {
-      "x": {"shape": ["batch", 8]},
-      "route": {"shape": ["batch", 2]},
-      "w": {"shape": [2, 8, 8], "parameter": true, "layout": {"ep": "S(0)"}}
-    },
-    "ops": [
-      {"op": "moe_dispatch", "inputs": ["x", "route"], "output": "b", "routing": "r"},
-      {"op": "moe_expert", "inputs": ["b", "w"], "output": "e"},
-      {"op": "moe_combine", "inputs": ["e", "route"], "output": "y", "routing": "r"},
-      {"op": "mean", "inputs": ["y"], "output": "l"}
-    ],
-    "loss": "l",
-    "routing": {"r": {"axis": "ep", "experts": 2, "counts": [[56, 8]]}}
-  })json";
   EXPECT_EQ(found(kMoe, {}), "");
   EXPECT_EQ(
       found(kMoe, {{"[[56, 8]]", "[[56, 9]]"}}),
@@ -127,6 +139,21 @@ TEST(Mistakes, LayoutOfADimThatAResultLacks) {
             "to 1. [bad-placement]");
 }
 
+TEST(Mistakes, ElementTypesThatDiffer) {
+  EXPECT_EQ(
+      found(kMlp, {{R"json("w1": {"shape")json", R"json("w1": {"dtype": "bf16", "shape")json"}}),
+      "m.json: /ops/0/inputs/1: \"w1\" is bfloat16 and \"x\" is float32; expected one "
+      "element type. Put a \"cast\" op before one of them. [dtype-mismatch]");
+}
+
+TEST(Mistakes, LayoutThatDoesNotSplitTheBatch) {
+  EXPECT_EQ(found(kMlp, {{R"json("x": {"shape": ["batch", 512])json",
+                          R"json("x": {"shape": ["batch", 512], "layout": {"dp": "R"})json"}}),
+            "m.json: /tensors/x/layout: R over \"dp\", which splits the batch; expected S(0). "
+            "Dims of \"batch\" are split over the axes of \"batch\" by themselves. "
+            "[batch-layout]");
+}
+
 TEST(Mistakes, MaximumTakenForASum) {
   EXPECT_EQ(
       found(
@@ -141,20 +168,22 @@ TEST(Mistakes, MaximumTakenForASum) {
 }
 
 TEST(Mistakes, BytesBeyond64Bits) {
-  EXPECT_EQ(found(kMlp, {{"[\"batch\", 512]", "[1099511627776, 1048576]"},
-                         {"[1024, 512]", "[1099511627776, 1048576]"}}),
-            "m.json: /ops/0: the bytes of \"h\" do not fit in 64 bits; expected a smaller shape. "
-            "[too-large]\nm.json: /ops/1: the bytes of \"a\" do not fit in 64 bits; expected a "
-            "smaller shape. [too-large]\nm.json: /ops/2: the shapes do not fit linear: dim 1 of "
-            "operand w has size 1024, but factor k says 1099511627776. The rule is \"x[* k] w[n k] "
-            "-> y[* n]\". [shape-mismatch]");
-  EXPECT_EQ(found(kMlp, {{"\"local\": 32", "\"local\": 4294967296"},
-                         {"[\"batch\", 512]", "[\"batch\", 1048576, 1048576, 512]"}}),
-            "m.json: /tensors/x: the bytes of \"x\" do not fit in 64 bits; expected a smaller "
-            "shape. [too-large]\nm.json: /ops/0: the bytes of \"h\" do not fit in 64 bits; "
-            "expected a smaller shape. [too-large]\nm.json: /ops/1: the bytes of \"a\" do not fit "
-            "in 64 bits; expected a smaller shape. [too-large]\nm.json: /ops/2: the bytes of \"y\" "
-            "do not fit in 64 bits; expected a smaller shape. [too-large]");
+  EXPECT_EQ(
+      found(kMlp, {{"[\"batch\", 512]", "[1099511627776, 1048576]"},
+                   {"[1024, 512]", "[1099511627776, 1048576]"}}),
+      "m.json: /ops/0: the bytes of \"h\" do not fit in 64 bits; expected a smaller shape. "
+      "[too-many-bytes]\nm.json: /ops/1: the bytes of \"a\" do not fit in 64 bits; expected a "
+      "smaller shape. [too-many-bytes]\nm.json: /ops/2: the shapes do not fit linear: dim 1 of "
+      "operand w has size 1024, but factor k says 1099511627776. The rule is \"x[* k] w[n k] "
+      "-> y[* n]\". [shape-mismatch]");
+  EXPECT_EQ(
+      found(kMlp, {{"\"local\": 32", "\"local\": 4294967296"},
+                   {"[\"batch\", 512]", "[\"batch\", 1048576, 1048576, 512]"}}),
+      "m.json: /tensors/x: the bytes of \"x\" do not fit in 64 bits; expected a smaller "
+      "shape. [too-many-bytes]\nm.json: /ops/0: the bytes of \"h\" do not fit in 64 bits; "
+      "expected a smaller shape. [too-many-bytes]\nm.json: /ops/1: the bytes of \"a\" do not fit "
+      "in 64 bits; expected a smaller shape. [too-many-bytes]\nm.json: /ops/2: the bytes of \"y\" "
+      "do not fit in 64 bits; expected a smaller shape. [too-many-bytes]");
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "/tensors/x/shape: \"batch\" 2 times; expected it once in a shape. [two-batches]"},
         Mistake{R"json(["batch", 512])json", R"json([1099511627776, 1099511627776])json",
                 "/tensors/x/shape: a tensor of [1099511627776, 1099511627776] elements; expected "
-                "one whose bytes fit in 64 bits. [too-large]"},
+                "one whose bytes fit in 64 bits. [too-many-bytes]"},
         Mistake{R"json(["batch", 512])json", R"json({"rows": 512})json",
                 "/tensors/x/shape: the object {\"rows\": 512}; expected an array. [wrong-type]"},
         Mistake{R"json("local": 32)json", R"json("local": -1)json",
@@ -287,10 +287,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Mistake{R"json("inputs": ["h"])json", R"json("inputs": ["y"])json",
                 "/ops/1/inputs/0: \"y\" needs itself: y -> a -> y; expected ops without a cycle. "
-                "[cycle]"},
-        Mistake{
-            R"json("inputs": ["h"])json", R"json("inputs": ["a"])json",
-            "/ops/1/inputs/0: \"a\" needs itself: a -> a; expected ops without a cycle. [cycle]"},
+                "If an input is meant, give the op's output another name. [cycle]"},
+        Mistake{R"json("inputs": ["h"])json", R"json("inputs": ["a"])json",
+                "/ops/1/inputs/0: \"a\" needs itself: a -> a; expected ops without a cycle. If an "
+                "input is meant, give the op's output another name. [cycle]"},
         Mistake{R"json("inputs": ["x", "w1"])json", R"json("inputs": ["loss2", "w1"])json",
                 "/ops/0/inputs/0: no tensor named \"loss2\"; expected one known before op 0 "
                 "(\"x\", \"w1\", \"w2\"). [unknown-tensor]"},
@@ -385,12 +385,23 @@ INSTANTIATE_TEST_SUITE_P(
             "beside it. [missing-key]"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Training, InMlp,
+    testing::Values(
+        Mistake{kLoss, R"json("gradient_sync": {"kind": "per_parameter", "axes": []})json",
+                "/gradient_sync/axes: no axis; expected at least one. Leave the key out for all "
+                "data axes, or say \"kind\": \"none\". [sync-axes]"},
+        Mistake{kLoss, R"json("convention": {"dp": "global"})json",
+                "/convention/dp: \"global\" over data axis \"dp\"; expected \"per_rank\", or "
+                "nothing. Only model axes share one loss; over others each rank has its own. "
+                "[convention]"}));
+
+INSTANTIATE_TEST_SUITE_P(
     RoutingSize, InMlp,
     testing::Values(Mistake{
         R"json({"name": "tp", "size": 2}]})json",
         R"json({"name": "tp", "size": 8}]}, "routing": {"r": {"axis": "tp", "experts": 1048576}})json",
         "/routing/r/experts: 1048576 experts on 8 ranks; expected at most 4,194,304 of both "
-        "multiplied. [too-large]"}));
+        "multiplied. [out-of-range]"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Pipeline, InMlp,
@@ -421,7 +432,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{R"json({"global": 64})json",
                 R"json({"global": 1048576}, "microbatches": 1048576)json",
                 "/microbatches: 1048576 microbatches on 2 stages; expected at most 1,048,576 of "
-                "both multiplied. [too-large]"},
+                "both multiplied. [out-of-range]"},
         Mistake{R"json("stage": 1)json", R"json("stage": 2)json",
                 "/ops/1/stage: stage 2; expected a stage from 0 to 1. [no-such-stage]"},
         Mistake{R"json("stage": 1)json", R"json("stage": 0)json",
