@@ -101,7 +101,7 @@ class Deriver {
     const Op& op = graph_.op(id);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (!wants_gradient(op, i)) continue;
-      for (const size_t saved : saved_for(*op.def, op.notation, i)) {
+      for (const size_t saved : saved_for(*op.def, *op.notation, i)) {
         const int index = forward_.ops[id.at()].conversions[saved];
         if (index < 0 || !regathered_.insert(index).second) continue;
         repeat(index, id);
@@ -126,7 +126,7 @@ class Deriver {
   }
 
   bool wants_gradient(const Op& op, size_t operand) const {
-    return needs_.needed[op.inputs[operand].at()] && !stops(*op.def, op.notation, operand);
+    return needs_.needed[op.inputs[operand].at()] && !stops(*op.def, *op.notation, operand);
   }
 
   // A fused column linear computes and reduces its input gradient whenever it runs.

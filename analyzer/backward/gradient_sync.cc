@@ -167,21 +167,21 @@ class SyncPlanner {
 
   // Gradient-ready order; a bucket closes when it reaches its limit after a parameter was added.
   std::vector<Bucket> buckets() const {
-    std::vector<Leaf> ready;
+    std::vector<const Leaf*> ready;
     for (const Leaf& leaf : leaves_)
-      if (leaf.data) ready.push_back(leaf);
+      if (leaf.data) ready.push_back(&leaf);
     std::stable_sort(ready.begin(), ready.end(),
-                     [](const Leaf& a, const Leaf& b) { return a.ready > b.ready; });
+                     [](const Leaf* a, const Leaf* b) { return a->ready > b->ready; });
     using Kind = std::tuple<int, AtomSet, DType>;  // never mixed in one bucket
     std::map<Kind, Bucket> open;
     std::map<Kind, size_t> closed_count;
     std::vector<Bucket> closed;
-    for (Leaf& leaf : ready) {
-      const Kind kind{leaf.stage, leaf.data, leaf.dtype};
+    for (const Leaf* leaf : ready) {
+      const Kind kind{leaf->stage, leaf->data, leaf->dtype};
       Bucket& b = open[kind];
-      b.elements += elements(leaf.local);
-      b.leaves.push_back(leaf);
-      if (b.elements * size_of(leaf.dtype) < limit(closed_count[kind])) continue;
+      b.elements += elements(leaf->local);
+      b.leaves.push_back(*leaf);
+      if (b.elements * size_of(leaf->dtype) < limit(closed_count[kind])) continue;
       ++closed_count[kind];
       closed.push_back(std::move(b));
       open.erase(kind);
@@ -455,9 +455,11 @@ std::vector<TensorId> parameters_of(const Graph& graph) {
 }
 
 std::vector<int> stages_of(const Graph& graph, TensorId parameter) {
-  std::set<int> stages;
-  for (const Use& use : graph.value(parameter).uses) stages.insert(graph.op(use.op).stage);
-  return {stages.begin(), stages.end()};
+  std::vector<int> stages;
+  for (const Use& use : graph.value(parameter).uses) stages.push_back(graph.op(use.op).stage);
+  std::sort(stages.begin(), stages.end());
+  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+  return stages;
 }
 
 AtomSet sync_atoms(const Graph& graph, TensorId parameter) {

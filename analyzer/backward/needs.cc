@@ -8,7 +8,7 @@ namespace s2t {
 namespace {
 
 bool carries(const Graph& graph, const Op& op, size_t operand) {
-  return !stops(*op.def, op.notation, operand) &&
+  return !stops(*op.def, *op.notation, operand) &&
          is_differentiable(graph.value(op.inputs[operand]).dtype);
 }
 

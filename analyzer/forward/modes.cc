@@ -7,80 +7,83 @@ namespace {
 
 struct Candidate {
   Mode mode;
-  Vote vote;
+  Vote::Kind kind = Vote::Kind::none;
+  size_t operand = 0;
 };
 
 // Decides atom by atom, slowest first, since a factor can be cut again by a later atom.
 class Chooser {
  public:
   Chooser(const Graph& graph, const Op& op, const std::vector<Layout>& layouts)
-      : graph_(graph), op_(op), layouts_(layouts), cuts_(op.rule.factors.size(), 1) {}
+      : graph_(graph), op_(op), layouts_(layouts), cuts_(op.rule->factors.size(), 1) {}
 
-  Candidate choose(AtomIndex atom) {
-    std::vector<Candidate> candidates = in_order(atom);
-    Candidate best = candidates.front();
-    for (const Candidate& c : candidates)
-      if (!(c.mode == best.mode) && c.vote.kind != Vote::Kind::none) lose(c, best);
+  Mode choose(AtomIndex atom, Vote& vote) {
+    list_candidates(atom);
+    const Candidate& best = candidates_.front();
+    vote = {best.kind, best.operand, ""};
+    for (const Candidate& c : candidates_)
+      if (!(c.mode == best.mode) && c.kind != Vote::Kind::none) lose(c, vote);
     if (best.mode.kind == Mode::Kind::split)
       cuts_[best.mode.factor.at()] *= graph_.mesh.atom(atom).size;
-    return best;
+    return best.mode;
   }
 
  private:
-  std::vector<Candidate> in_order(AtomIndex atom) const {
-    std::vector<Candidate> list;
-    if (op_.pinned[atom.at()]) list.push_back({*op_.pinned[atom.at()], {Vote::Kind::pin, 0, ""}});
-    add_shards(atom, list, true, std::nullopt);
-    add_shards(atom, list, false, true);
-    add_shards(atom, list, false, false);
-    if (graph_.switches.lazy_partial && !op_.is("transfer")) add_linear(atom, list);
-    list.push_back({Mode::redundant(), {}});
-    return list;
+  // The first one wins.
+  void list_candidates(AtomIndex atom) {
+    candidates_.clear();
+    if (!op_.pinned.empty() && op_.pinned[atom.at()])
+      candidates_.push_back({*op_.pinned[atom.at()], Vote::Kind::pin});
+    add_shards(atom, true, std::nullopt);
+    add_shards(atom, false, true);
+    add_shards(atom, false, false);
+    if (graph_.switches.lazy_partial && !op_.is("transfer")) add_linear(atom);
+    candidates_.push_back({Mode::redundant()});
   }
 
   // Votes of sharded operands: parameters, or activations whose factor reaches a result (or not).
-  void add_shards(AtomIndex atom, std::vector<Candidate>& list, bool parameters,
-                  std::optional<bool> in_result) const {
+  void add_shards(AtomIndex atom, bool parameters, std::optional<bool> in_result) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       const Placement p = layouts_[i][atom];
       if (graph_.value(op_.inputs[i]).parameter != parameters || !p.is_shard()) continue;
-      const auto& dims = op_.rule.operands[i];
-      const auto f = factor_of(op_.rule, dims[static_cast<size_t>(p.dim)], cuts_);
-      if (!f || op_.rule.factors[f->at()].whole) continue;
-      if (in_result && op_.rule.factors[f->at()].in_result != *in_result) continue;
+      const auto& dims = op_.rule->operands[i];
+      const auto f = factor_of(*op_.rule, dims[static_cast<size_t>(p.dim)], cuts_);
+      if (!f || op_.rule->factors[f->at()].whole) continue;
+      if (in_result && op_.rule->factors[f->at()].in_result != *in_result) continue;
       const auto kind = parameters ? Vote::Kind::parameter : Vote::Kind::activation;
-      list.push_back({Mode::split(*f), {kind, i, ""}});
+      candidates_.push_back({Mode::split(*f), kind, i});
     }
   }
 
-  void add_linear(AtomIndex atom, std::vector<Candidate>& list) const {
+  void add_linear(AtomIndex atom) {
     std::vector<size_t> partial;
     for (size_t i = 0; i < layouts_.size(); ++i)
       if (layouts_[i][atom] == Placement::P()) partial.push_back(i);
     if (partial.empty()) return;
-    for (size_t g = 0; g < op_.rule.linear.size(); ++g) {
-      const auto& group = op_.rule.linear[g];
+    for (size_t g = 0; g < op_.rule->linear.size(); ++g) {
+      const auto& group = op_.rule->linear[g];
       const bool holds_all = std::all_of(partial.begin(), partial.end(), [&](size_t i) {
         return std::find(group.begin(), group.end(), i) != group.end();
       });
       if (holds_all) {
-        list.push_back({Mode::linear(g), {Vote::Kind::lazy, partial.front(), ""}});
+        candidates_.push_back({Mode::linear(g), Vote::Kind::lazy, partial.front()});
         return;
       }
     }
   }
 
-  void lose(const Candidate& loser, Candidate& winner) const {
-    const std::string text = graph_.value(op_.inputs[loser.vote.operand]).name + " asked for " +
-                             to_string(loser.mode, op_.rule);
-    if (winner.vote.losers.find(text) != std::string::npos) return;
-    winner.vote.losers += (winner.vote.losers.empty() ? "" : ", ") + text;
+  void lose(const Candidate& loser, Vote& winner) const {
+    const std::string text = graph_.value(op_.inputs[loser.operand]).name + " asked for " +
+                             to_string(loser.mode, *op_.rule);
+    if (winner.losers.find(text) != std::string::npos) return;
+    winner.losers += (winner.losers.empty() ? "" : ", ") + text;
   }
 
   const Graph& graph_;
   const Op& op_;
   const std::vector<Layout>& layouts_;
   std::vector<int64_t> cuts_;  // per factor, how many ways it is already cut
+  std::vector<Candidate> candidates_;
 };
 
 }  // namespace
@@ -88,6 +91,8 @@ class Chooser {
 void choose_modes(const Graph& graph, const Op& op, const std::vector<Layout>& layouts,
                   OpPlan& plan) {
   Chooser chooser(graph, op, layouts);
+  plan.modes.reserve(graph.atoms());
+  plan.votes.reserve(graph.atoms());
   plan.operand_ports.assign(op.inputs.size(), Layout(graph.mesh));
   plan.result_ports.assign(op.outputs.size(), Layout(graph.mesh));
   for (size_t i = 0; i < graph.atoms(); ++i) {
@@ -104,13 +109,12 @@ void choose_modes(const Graph& graph, const Op& op, const std::vector<Layout>& l
       plan.operand_ports[0][atom] = plan.result_ports[0][atom] = p;
       continue;
     }
-    const Candidate best = chooser.choose(atom);
-    plan.modes.push_back(best.mode);
-    plan.votes.push_back(best.vote);
+    const Mode mode = chooser.choose(atom, plan.votes.emplace_back());
+    plan.modes.push_back(mode);
     for (size_t k = 0; k < op.inputs.size(); ++k)
-      plan.operand_ports[k][atom] = operand_port(op.rule, best.mode, k);
+      plan.operand_ports[k][atom] = operand_port(*op.rule, mode, k);
     for (size_t r = 0; r < op.outputs.size(); ++r)
-      plan.result_ports[r][atom] = result_port(op.rule, best.mode, r);
+      plan.result_ports[r][atom] = result_port(*op.rule, mode, r);
   }
 }
 

@@ -209,7 +209,7 @@ std::string describe_mode(const Graph& graph, const Forward& forward, OpId id, A
   const Op& op = graph.op(id);
   const std::string mode = op.redistributes()
                                ? "redistribute"
-                               : to_string(forward.ops[id.at()].modes[atom->at()], op.rule);
+                               : to_string(forward.ops[id.at()].modes[atom->at()], *op.rule);
   return op.name + " (" + std::string(op.def->name) + "): " + mode;
 }
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "analyzer/base/text.h"
 #include "analyzer/graph/build_op.h"
@@ -25,6 +26,8 @@ class Builder {
 
   Graph build() {
     start();
+    graph_.values.reserve(model_.tensors.size() + model_.ops.size() + model_.pins.size());
+    graph_.ops.reserve(model_.ops.size() + model_.pins.size());
     for (const TensorDecl& t : model_.tensors) add_leaf(t);
     for (const OpDecl& op : model_.ops) add(op);
     if (!model_.loss.empty()) find_loss();
@@ -220,7 +223,7 @@ class Builder {
 
   bool add_simple(const OpDecl& decl, const OpDef& def, const std::string& name,
                   const std::vector<TensorId>& inputs, const std::vector<std::string>& outputs) {
-    auto op = make_op(graph_, decl, def, name, inputs, outputs.size(), diagnostics_);
+    auto op = make_op(graph_, rules_, decl, def, name, inputs, outputs.size(), diagnostics_);
     if (op) append(std::move(*op), outputs);
     return op.has_value();
   }
@@ -296,12 +299,14 @@ class Builder {
   const Model& model_;
   Diagnostics diagnostics_;
   Graph graph_;
+  RuleTable rules_;
   AtomSet batch_atoms_ = 0;
   int64_t batch_ = 0;
-  std::map<std::string, TensorId> names_;
-  std::map<std::string, const PinDecl*> pins_;
-  std::map<std::string, const TensorDecl*> notes_;
-  std::set<std::string> produced_;
+  // Only asked for by name, never walked.
+  std::unordered_map<std::string, TensorId> names_;
+  std::unordered_map<std::string, const PinDecl*> pins_;
+  std::unordered_map<std::string, const TensorDecl*> notes_;
+  std::unordered_set<std::string_view> produced_;
 };
 
 }  // namespace

@@ -17,14 +17,15 @@ std::optional<size_t> routing_named(const Graph& graph, const Op& op) {
 
 class OpMaker {
  public:
-  OpMaker(const Graph& graph, Diagnostics& diagnostics)
-      : graph_(graph), diagnostics_(diagnostics) {}
+  OpMaker(const Graph& graph, RuleTable& rules, Diagnostics& diagnostics)
+      : graph_(graph), rules_(rules), diagnostics_(diagnostics) {}
 
   std::optional<Op> make(const OpDecl& decl, const OpDef& def, const std::string& name,
                          const std::vector<TensorId>& inputs, size_t outputs) {
     const auto notation = notation_of(decl, def, inputs.size());
     if (!notation) return std::nullopt;
-    if (inputs.size() != notation->operands.size() && !count_inputs(decl, *notation, diagnostics_))
+    if (inputs.size() != (*notation)->operands.size() &&
+        !count_inputs(decl, **notation, diagnostics_))
       return std::nullopt;
     Op op;
     op.name = name;
@@ -45,14 +46,15 @@ class OpMaker {
   }
 
  private:
-  std::optional<FactorRule> notation_of(const OpDecl& decl, const OpDef& def, size_t inputs) {
+  std::optional<Shared<FactorRule>> notation_of(const OpDecl& decl, const OpDef& def,
+                                                size_t inputs) {
     std::string stated, pointer = decl.pointer;
     if (const auto it = decl.attributes.find("rule"); it != decl.attributes.end()) {
       stated = std::get<std::string>(it->second.value);
       pointer = it->second.pointer;
     }
     std::string error;
-    auto rule = rule_of(def, stated, inputs, error);
+    auto rule = rules_.rule(def, stated, inputs, error);
     if (!rule)
       diagnostics_.add({pointer, "the rule " + quoted(stated) + " cannot be read " + error, "",
                         "Write it like \"x[b s (h d)] -> y[b h s d]\".", "bad-rule"});
@@ -66,15 +68,15 @@ class OpMaker {
     if (const auto it = decl.attributes.find("sizes"); it != decl.attributes.end())
       sizes = std::get<std::map<std::string, int64_t>>(it->second.value);
     std::string error;
-    auto bound = bind_op(*op.def, op.notation, shapes, outputs, sizes, error);
+    auto bound = rules_.bound(*op.def, op.notation, shapes, outputs, sizes, error);
     if (!bound)
       diagnostics_.add({decl.pointer, fmt::format("the shapes do not fit {}: {}", decl.op, error),
-                        "", "The rule is " + quoted(op.notation.text) + ".", "shape-mismatch"});
-    else if (bound->results.size() != outputs)
+                        "", "The rule is " + quoted(op.notation->text) + ".", "shape-mismatch"});
+    else if ((*bound)->results.size() != outputs)
       diagnostics_.add({decl.pointer + "/outputs",
                         fmt::format("{} outputs for {}", outputs, decl.op),
-                        std::to_string(bound->results.size()), "", "operand-count"});
-    if (!bound || bound->results.size() != outputs) return false;
+                        std::to_string((*bound)->results.size()), "", "operand-count"});
+    if (!bound || (*bound)->results.size() != outputs) return false;
     op.rule = std::move(*bound);
     return true;
   }
@@ -83,7 +85,7 @@ class OpMaker {
     bool ok = true;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const Value& v = graph_.value(op.inputs[i]);
-      const bool wants_integer = is_integer_operand(*op.def, op.notation, i);
+      const bool wants_integer = is_integer_operand(*op.def, *op.notation, i);
       if (wants_integer == is_differentiable(v.dtype) && (wants_integer || needs_float(op))) {
         diagnostics_.add({fmt::format("{}/inputs/{}", decl.pointer, i),
                           fmt::format("{} is {}", quoted(v.name), info(v.dtype).name),
@@ -117,9 +119,9 @@ class OpMaker {
   // Routing counts rows of as many experts as the op has.
   bool check_routing(const Op& op) {
     const auto r = routing_named(graph_, op);
-    const auto e = op.rule.find("e");
+    const auto e = op.rule->find("e");
     if (!r || !e) return true;
-    const int64_t experts = op.rule.factors[e->at()].size;
+    const int64_t experts = op.rule->factors[e->at()].size;
     if (graph_.routings[*r].experts == experts) return true;
     diagnostics_.add({graph_.routing_pointers[*r] + "/experts",
                       fmt::format("{} experts, but the tensors of {} have {}",
@@ -141,7 +143,7 @@ class OpMaker {
   }
 
   void read_modes(const OpDecl& decl, Op& op) {
-    op.pinned.resize(graph_.atoms());
+    if (!decl.modes.empty()) op.pinned.resize(graph_.atoms());
     for (const auto& [name, text] : decl.modes) {
       const std::string pointer = decl.pointer + "/modes/" + name;
       const Axis* axis = graph_.mesh.find(name);
@@ -152,7 +154,7 @@ class OpMaker {
                           did_you_mean(name, graph_.mesh.axis_names()), "unknown-axis"});
       else if (!mode)
         diagnostics_.add({pointer, quoted(text) + " is no mode of " + decl.op, mode_choices(op),
-                          "The rule is " + quoted(op.notation.text) + ".", "bad-mode"});
+                          "The rule is " + quoted(op.notation->text) + ".", "bad-mode"});
       else
         for (size_t i = 0; i < graph_.atoms(); ++i)
           if (contains(axis->atoms, AtomIndex(i))) op.pinned[i] = *mode;
@@ -161,26 +163,27 @@ class OpMaker {
 
   static std::optional<Mode> parse_mode(const std::string& text, const Op& op) {
     if (text == "redundant") return Mode::redundant();
-    if (text == "linear" && !op.rule.linear.empty()) return Mode::linear(0);
-    for (size_t g = 0; g < op.rule.linear.size(); ++g)
-      for (const size_t operand : op.rule.linear[g])
-        if (text == "linear(" + op.notation.operands[operand].name + ")") return Mode::linear(g);
+    if (text == "linear" && !op.rule->linear.empty()) return Mode::linear(0);
+    for (size_t g = 0; g < op.rule->linear.size(); ++g)
+      for (const size_t operand : op.rule->linear[g])
+        if (text == "linear(" + op.notation->operands[operand].name + ")") return Mode::linear(g);
     if (text.rfind("split(", 0) == 0 && text.back() == ')') {
-      const auto f = op.rule.find(text.substr(6, text.size() - 7));
-      if (f && !op.rule.factors[f->at()].whole) return Mode::split(*f);
+      const auto f = op.rule->find(text.substr(6, text.size() - 7));
+      if (f && !op.rule->factors[f->at()].whole) return Mode::split(*f);
     }
     return std::nullopt;
   }
 
   static std::string mode_choices(const Op& op) {
     std::vector<std::string> names{"redundant"};
-    for (const Factor& f : op.rule.factors)
+    for (const Factor& f : op.rule->factors)
       if (!f.whole) names.push_back("split(" + f.name + ")");
-    if (!op.rule.linear.empty()) names.push_back("linear");
+    if (!op.rule->linear.empty()) names.push_back("linear");
     return quoted_list(names, 12);
   }
 
   const Graph& graph_;
+  RuleTable& rules_;
   Diagnostics& diagnostics_;
 };
 
@@ -190,9 +193,9 @@ std::optional<size_t> routing_of(const Graph& graph, const Op& op, size_t r) {
   if (op.is("moe_dispatch")) return routing_named(graph, op);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const Value& in = graph.value(op.inputs[i]);
-    if (!in.routing || op.rule.results[r].size() < 2) continue;
-    if (op.rule.operands[i][0] == op.rule.results[r][0] &&
-        op.rule.operands[i][1] == op.rule.results[r][1])
+    if (!in.routing || op.rule->results[r].size() < 2) continue;
+    if (op.rule->operands[i][0] == op.rule->results[r][0] &&
+        op.rule->operands[i][1] == op.rule->results[r][1])
       return in.routing;
   }
   return std::nullopt;
@@ -210,15 +213,16 @@ bool count_inputs(const OpDecl& decl, const FactorRule& rule, Diagnostics& diagn
   return false;
 }
 
-std::optional<Op> make_op(const Graph& graph, const OpDecl& decl, const OpDef& def,
-                          const std::string& name, const std::vector<TensorId>& inputs,
-                          size_t outputs, Diagnostics& diagnostics) {
-  return OpMaker(graph, diagnostics).make(decl, def, name, inputs, outputs);
+std::optional<Op> make_op(const Graph& graph, RuleTable& rules, const OpDecl& decl,
+                          const OpDef& def, const std::string& name,
+                          const std::vector<TensorId>& inputs, size_t outputs,
+                          Diagnostics& diagnostics) {
+  return OpMaker(graph, rules, diagnostics).make(decl, def, name, inputs, outputs);
 }
 
 Value result_of(const Graph& graph, const Op& op, size_t r) {
   Value v;
-  v.shape = result_shape(op.rule, r);
+  v.shape = result_shape(*op.rule, r);
   v.residual = graph.switches.residual;
   v.pointer = op.pointer;
   v.dtype = DType::f32;

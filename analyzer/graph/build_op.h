@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzer/graph/graph.h"
+#include "analyzer/graph/rules.h"
 
 namespace s2t {
 
@@ -15,9 +16,10 @@ bool count_inputs(const OpDecl& decl, const FactorRule& rule, Diagnostics& diagn
 
 // The op without outputs, named `name`; nullopt if something was reported. `def` is the row of the
 // op itself or of one step of a composite that `decl` asks for.
-std::optional<Op> make_op(const Graph& graph, const OpDecl& decl, const OpDef& def,
-                          const std::string& name, const std::vector<TensorId>& inputs,
-                          size_t outputs, Diagnostics& diagnostics);
+std::optional<Op> make_op(const Graph& graph, RuleTable& rules, const OpDecl& decl,
+                          const OpDef& def, const std::string& name,
+                          const std::vector<TensorId>& inputs, size_t outputs,
+                          Diagnostics& diagnostics);
 
 // Shape, dtype and raggedness of result `r` of an op.
 Value result_of(const Graph& graph, const Op& op, size_t r);

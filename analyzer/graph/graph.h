@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/base/shared.h"
 #include "analyzer/comm/routing.h"
 #include "analyzer/graph/model.h"
 #include "analyzer/layout/layout.h"
@@ -51,12 +52,12 @@ struct Op {
   std::string name;  // node in reports
   std::string module;
   const OpDef* def = nullptr;
-  FactorRule notation;
-  BoundRule rule;
+  Shared<FactorRule> notation;
+  Shared<BoundRule> rule;
   AttributeValues attributes;
   std::vector<TensorId> inputs, outputs;
   int stage = 0;
-  std::vector<std::optional<Mode>> pinned;       // per atom
+  std::vector<std::optional<Mode>> pinned;       // per atom; empty: none
   std::vector<std::optional<Placement>> target;  // redistribute: per atom; none: as it comes
   std::string pointer;
 

@@ -10,7 +10,7 @@ class StageCutter {
   explicit StageCutter(Graph& graph) : graph_(graph), originals_(graph.values.size()) {}
 
   void cut() {
-    const std::vector<Op> ops = std::move(graph_.ops);
+    std::vector<Op> ops = std::move(graph_.ops);
     graph_.ops.clear();
     note_homes(ops);
     for (Value& v : graph_.values) v.uses.clear();
@@ -18,8 +18,8 @@ class StageCutter {
       for (size_t v = 0; v < originals_; ++v)
         if (home_[v] >= 0 && home_[v] < stage && last_use_[v] >= stage)
           here_[v] = transfer(here_[v], stage);
-      for (const Op& op : ops)
-        if (op.stage == stage) replay(op);
+      for (Op& op : ops)
+        if (op.stage == stage) replay(std::move(op));
     }
   }
 
@@ -39,11 +39,10 @@ class StageCutter {
     op.def = find_op("transfer");
     std::string error;
     op.notation = *rule_of(*op.def, "", 1, error);
-    op.rule = *bind_op(*op.def, op.notation, {graph_.value(from).shape}, 1, {}, error);
+    op.rule = *bind_op(*op.def, *op.notation, {graph_.value(from).shape}, 1, {}, error);
     op.name = graph_.value(from).name;
     op.stage = stage;
     op.inputs = {from};
-    op.pinned.resize(graph_.atoms());
     op.pointer = graph_.value(from).pointer;
     Value received = graph_.value(from);
     received.uses.clear();

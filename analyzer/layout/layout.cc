@@ -55,10 +55,17 @@ std::string to_string(const Layout& layout, const Mesh& mesh) {
     if (!contains(todo, atom)) continue;
     const Axis* axis = widest_axis(mesh, layout, todo, atom);
     const AtomSet run = axis ? axis->atoms : atom_bit(atom);
-    text += (text.empty() ? "" : " ") + mesh.family_of(run).name + ":" + to_string(layout[atom]);
+    text += (text.empty() ? "" : " ") + (axis ? axis->name : mesh.family_of(run).name) + ":" +
+            to_string(layout[atom]);
     todo &= ~run;
   }
   return text.empty() ? "R" : text;
+}
+
+const std::string& LayoutTexts::operator()(const Layout& layout) {
+  const auto at = known_.find(layout);
+  if (at != known_.end()) return at->second;
+  return known_.emplace(layout, to_string(layout, mesh_)).first->second;
 }
 
 int64_t shards(const Layout& layout, int dim, const Mesh& mesh) {

@@ -8,7 +8,10 @@
 // another (comm/redistribute) and which an op wants (rule/).
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,26 +46,42 @@ std::string to_string(Placement p);  // "R", "S(1)", "P", "P(max)"
 class Layout {
  public:
   Layout() = default;
-  explicit Layout(size_t atoms) : placements_(atoms) {}
-  explicit Layout(const Mesh& mesh) : placements_(mesh.atoms().size()) {}
+  explicit Layout(size_t atoms) : size_(static_cast<uint8_t>(atoms)) {}  // at most kMaxAtoms
+  explicit Layout(const Mesh& mesh) : Layout(mesh.atoms().size()) {}
 
-  size_t size() const { return placements_.size(); }
+  size_t size() const { return size_; }
   Placement operator[](AtomIndex a) const { return placements_[a.at()]; }
   Placement& operator[](AtomIndex a) { return placements_[a.at()]; }
   auto begin() const { return placements_.begin(); }
-  auto end() const { return placements_.end(); }
+  auto end() const { return placements_.begin() + size_; }
 
   bool any_partial() const;
   AtomSet sharding(int dim) const;  // atoms that shard this dim
   AtomSet partial() const;          // atoms over which it is Partial
-  auto operator<=>(const Layout&) const = default;
+  bool operator==(const Layout& o) const { return std::equal(begin(), end(), o.begin(), o.end()); }
+  bool operator<(const Layout& o) const {
+    return std::lexicographical_compare(begin(), end(), o.begin(), o.end());
+  }
 
  private:
-  std::vector<Placement> placements_;
+  // In place: there are many layouts, and a mesh has few atoms.
+  std::array<Placement, kMaxAtoms> placements_;
+  uint8_t size_ = 0;
 };
 
 // "tp:S(0) dp:R"; axes that are replicated are left out, all replicated is "R".
 std::string to_string(const Layout& layout, const Mesh& mesh);
+
+// The same for many layouts: each is worded once.
+class LayoutTexts {
+ public:
+  explicit LayoutTexts(const Mesh& mesh) : mesh_(mesh) {}
+  const std::string& operator()(const Layout& layout);
+
+ private:
+  const Mesh& mesh_;
+  std::map<Layout, std::string> known_;
+};
 
 // Number of ranks that share dim `dim`.
 int64_t shards(const Layout& layout, int dim, const Mesh& mesh);

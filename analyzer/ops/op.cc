@@ -18,24 +18,21 @@ std::vector<OpDef> join_families() {
   return all;
 }
 
-std::vector<std::string> words(std::string_view text, char separator) {
-  std::vector<std::string> out;
-  std::string word;
-  for (const char c : text) {
-    if (c != separator) {
-      word += c;
-    } else if (!word.empty()) {
-      out.push_back(std::move(word));
-      word.clear();
-    }
-  }
-  if (!word.empty()) out.push_back(word);
-  return out;
+// The next word of `rest`, which it leaves; "" at the end.
+std::string_view next_word(std::string_view& rest, char separator) {
+  while (!rest.empty() && rest.front() == separator) rest.remove_prefix(1);
+  const std::string_view word = rest.substr(0, rest.find(separator));
+  rest.remove_prefix(word.size());
+  return word;
 }
 
-bool lists(std::string_view text, const std::string& name) {
-  const auto all = words(text, ' ');
-  return text == "all" || std::find(all.begin(), all.end(), name) != all.end();
+bool lists(std::string_view text, std::string_view name) {
+  if (text == "all") return true;
+  for (std::string_view rest = text;;) {
+    const std::string_view word = next_word(rest, ' ');
+    if (word.empty()) return false;
+    if (word == name) return true;
+  }
 }
 
 // "x0[* c0!] x1[* c1!] -> y[* c!]": every part's width is whole, and so is their sum.
@@ -51,7 +48,7 @@ FactorRule concat_rule(size_t operands) {
   return rule;
 }
 
-std::optional<size_t> operand_named(const FactorRule& rule, const std::string& name) {
+std::optional<size_t> operand_named(const FactorRule& rule, std::string_view name) {
   for (size_t i = 0; i < rule.operands.size(); ++i)
     if (rule.operands[i].name == name) return i;
   return std::nullopt;
@@ -123,11 +120,13 @@ std::vector<size_t> saved_for(const OpDef& def, const FactorRule& rule, size_t o
       if (i != operand) needs.push_back(i);
     return needs;
   }
-  for (const std::string& entry : words(def.saved, ' ')) {
+  for (std::string_view entries = def.saved; !entries.empty();) {
+    const std::string_view entry = next_word(entries, ' ');
     const size_t arrow = entry.find("<-");
-    if (entry.substr(0, arrow) != rule.operands[operand].name) continue;
-    for (const std::string& name : words(entry.substr(arrow + 2), ','))
-      if (const auto i = operand_named(rule, name)) needs.push_back(*i);
+    if (arrow == std::string_view::npos || entry.substr(0, arrow) != rule.operands[operand].name)
+      continue;
+    for (std::string_view names = entry.substr(arrow + 2); !names.empty();)
+      if (const auto i = operand_named(rule, next_word(names, ','))) needs.push_back(*i);
   }
   return needs;
 }

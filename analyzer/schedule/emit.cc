@@ -10,7 +10,7 @@
 namespace s2t {
 
 Emitter::Emitter(const Graph& graph, const Forward& forward, Program& program)
-    : graph_(graph), forward_(forward), program_(program) {}
+    : graph_(graph), forward_(forward), program_(program), text_(graph.mesh) {}
 
 // Groups are created family by family: in the order the model states, else fastest axis first; then
 // the expert factorisation likewise. Families of several axes follow as they are first used.
@@ -41,6 +41,12 @@ Family Emitter::family_of(AtomSet atoms, bool prefer_expert) const {
   return graph_.mesh.family_of(atoms);
 }
 
+size_t Emitter::family(AtomSet atoms, bool prefer_expert) {
+  const auto [at, fresh] = family_of_atoms_.try_emplace({atoms, prefer_expert});
+  if (fresh) at->second = family(family_of(atoms, prefer_expert));
+  return at->second;
+}
+
 size_t Emitter::cause(Cause c) {
   program_.causes.push_back(std::move(c));
   return program_.causes.size() - 1;
@@ -68,7 +74,7 @@ Event Emitter::base_event(TensorId value, const Step& step, const Context& conte
   e.phase = context.phase;
   e.op = *step.collective;
   e.combiner = step.combiner;
-  e.family = family(family_of(step.atoms, v.routing.has_value() || v.expert));
+  e.family = family(step.atoms, v.routing.has_value() || v.expert);
   e.tensor = v.name;
   // What the producer left Partial is the producer's to reduce, forward and backward; any other
   // step belongs to the op that wants the value differently.
@@ -91,10 +97,10 @@ Event Emitter::base_event(TensorId value, const Step& step, const Context& conte
   c.why = context.why;
   c.producer = describe_mode(graph_, forward_, context.producer, step.atoms);
   c.consumer = describe_mode(graph_, forward_, context.consumer, step.atoms);
-  if (node.valid()) c.rule = graph_.op(node).notation.text;
+  if (node.valid()) c.rule = graph_.op(node).notation->text;
   c.vote = describe_vote(graph_, forward_, node, step.atoms);
-  c.from = to_string(step.before, graph_.mesh);
-  c.to = to_string(step.after, graph_.mesh);
+  c.from = text_(step.before);
+  c.to = text_(step.after);
   c.planner = to_string(step);
   e.cause = cause(std::move(c));
   return e;
@@ -260,9 +266,9 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   Cause c;
   c.kind = kind_of(call.purpose);
   c.why = why_of(call, what, f.name, n);
-  c.from = to_string(call.from, graph_.mesh);
-  c.to = to_string(call.to, graph_.mesh);
-  if (!v.uses.empty()) c.rule = graph_.op(v.uses.front().op).notation.text;
+  c.from = text_(call.from);
+  c.to = text_(call.to);
+  if (!v.uses.empty()) c.rule = graph_.op(v.uses.front().op).notation->text;
   if (!v.uses.empty()) c.consumer = describe_mode(graph_, forward_, v.uses.front().op, call.atoms);
   c.planner = std::string(info(call.collective).name) + " over " + f.name;
   e.cause = cause(std::move(c));
@@ -277,7 +283,7 @@ Event Emitter::message(const Op& transfer, TensorId value, Collective op, int st
   e.phase = backward ? Phase::backward : Phase::forward;
   e.op = op;
   const AtomSet atoms = atom_bit(*graph_.mesh.pipeline_atom());
-  e.family = family(graph_.mesh.family_of(atoms));
+  e.family = family(atoms, false);
   e.tensor = v.name;
   e.node = transfer.name;
   if (const OpId producer = graph_.value(transfer.inputs[0]).producer; producer.valid()) {
@@ -308,8 +314,8 @@ Event Emitter::message(const Op& transfer, TensorId value, Collective op, int st
                     transfer.stage, v.name, transfer.stage - 1)
               : fmt::format("stage {} computes {}, stage {} reads it", transfer.stage - 1, v.name,
                             transfer.stage);
-  c.rule = transfer.notation.text;
-  c.from = c.to = to_string(layout, graph_.mesh);
+  c.rule = transfer.notation->text;
+  c.from = c.to = text_(layout);
   c.planner = "stage " + std::to_string(backward ? transfer.stage : transfer.stage - 1) +
               " -> stage " + std::to_string(backward ? transfer.stage - 1 : transfer.stage) +
               " is send/recv";

@@ -37,6 +37,7 @@ class Emitter {
  private:
   size_t family(const Family& family);
   Family family_of(AtomSet atoms, bool prefer_expert) const;
+  size_t family(AtomSet atoms, bool prefer_expert);
   size_t cause(Cause cause);
   RankSet ranks_of_stage(int stage) const;
   std::vector<Event> step_events(TensorId value, const Step& step, const Context& context);
@@ -48,6 +49,8 @@ class Emitter {
   const Forward& forward_;
   Program& program_;
   std::map<std::string, size_t> family_index_;
+  std::map<std::pair<AtomSet, bool>, size_t> family_of_atoms_;
+  LayoutTexts text_;
   int64_t calls_ = 0;
 };
 

@@ -27,8 +27,8 @@ int64_t rows_of_tables(const Graph& graph, TensorId value, std::set<TensorId>& s
   if (!seen.insert(value).second) return rows;
   for (const Use& use : graph.value(value).uses) {
     const Op& op = graph.op(use.op);
-    if (is_integer_operand(*op.def, op.notation, use.operand)) {
-      if (const auto v = op.rule.find("v")) rows = std::min(rows, op.rule.factors[v->at()].size);
+    if (is_integer_operand(*op.def, *op.notation, use.operand)) {
+      if (const auto v = op.rule->find("v")) rows = std::min(rows, op.rule->factors[v->at()].size);
     } else {
       for (const TensorId out : op.outputs) rows = std::min(rows, rows_of_tables(graph, out, seen));
     }

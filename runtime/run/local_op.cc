@@ -35,14 +35,14 @@ std::vector<Tensor> moved(const OpCall& call, std::span<const Tensor> inputs) {
 LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank,
                  int64_t microbatch) {
   const OpPlan& plan = forward.ops[op.at()];
-  call_.view = local_view(graph.op(op).rule, plan.modes, graph.mesh, rank);
+  call_.view = local_view(*graph.op(op).rule, plan.modes, graph.mesh, rank);
   prepare(graph, forward, op, microbatch);
   if (is_mean(graph.op(op))) call_.attributes["count"] = mean_divisor(graph, forward, op);
   if (mask_) *mask_ = shard(*mask_, plan.operand_ports[1], graph.mesh, rank);
 }
 
 LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch) {
-  call_.view = whole_view(graph.op(op).rule);
+  call_.view = whole_view(*graph.op(op).rule);
   prepare(graph, forward, op, microbatch);
   call_.attributes.erase("dtype");  // a reference keeps its precision
 }
@@ -97,7 +97,7 @@ double mean_excess(const Graph& graph, const Forward& forward, OpId id) {
 }
 
 bool carries_gradient(const Graph& graph, const Op& op, size_t operand) {
-  return !stops(*op.def, op.notation, operand) &&
+  return !stops(*op.def, *op.notation, operand) &&
          is_differentiable(graph.value(op.inputs[operand]).dtype);
 }
 

@@ -244,7 +244,7 @@ void Tape::gather_again(Node& node) {
   const Op& op = graph_.op(node.op);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     if (!wants(node, i)) continue;
-    for (const size_t read : saved_for(*op.def, op.notation, i)) {
+    for (const size_t read : saved_for(*op.def, *op.notation, i)) {
       Operand& operand = node.operands[read];
       const auto it = stored_.find(operand.through);
       if (it == stored_.end()) continue;
