@@ -20,13 +20,12 @@ std::string routed(ModelBuilder& b, std::string_view name, const std::string& su
 // One table for all layers.
 void declare_routing(ModelBuilder& b) {
   if (!b.model.routing.empty()) return;
-  RoutingDecl routing;
+  RoutingDecl& routing = b.model.routing.emplace_back();
   routing.name = "balanced";
   routing.axis = "ep";
   routing.experts = b.a.experts->experts;
   routing.top_k = b.a.experts->top_k;
   routing.pointer = "--ep";
-  b.model.routing.push_back(routing);
 }
 
 }  // namespace
