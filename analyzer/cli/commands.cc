@@ -15,6 +15,8 @@ namespace {
 
 constexpr OptionDef kPredictOptions[] = {
     {"--rank", "R", "only what this rank issues, in its order"},
+    {"--stage", "S", "only what ranks of this pipeline coordinate issue"},
+    {"--module", "M", "only what belongs to a module or owner: layers.3, \"layers.*.attn\", moe"},
     {"--summary", "", "totals; in json and csv one event for all microbatches, with `repeat`"},
     {"--expand", "", "all events, however many (text)"},
 };
@@ -67,6 +69,8 @@ ReportOptions options_of(const Arguments& arguments) {
   ReportOptions options;
   if (const auto rank = arguments.integer("--rank", 0, INT32_MAX))
     options.rank = Rank(static_cast<int32_t>(*rank));
+  options.stage = arguments.integer("--stage", 0, INT32_MAX);
+  options.module = arguments.text("--module");
   options.summary = arguments.has("--summary");
   options.expand = arguments.has("--expand");
   options.color = arguments.color;

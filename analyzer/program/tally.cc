@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "analyzer/program/listing.h"
+#include "analyzer/program/owner.h"
 
 namespace s2t {
 namespace {
@@ -16,20 +18,24 @@ struct Run {
 };
 
 // Events by pipeline rank; those of no stage go to every pipeline rank.
-std::vector<std::vector<Run>> runs_by_pipeline_rank(const Program& program) {
+std::vector<std::vector<Run>> runs_by_pipeline_rank(const Program& program,
+                                                    const Selection& selection) {
   std::vector<std::vector<Run>> runs(static_cast<size_t>(program.pipeline_ranks));
+  const auto add = [&](std::vector<Run>& mine, const Event& e, int64_t times) {
+    if (selection.all() || selects(selection, program, e))
+      mine.push_back({&e, static_cast<Count>(times)});
+  };
   for (const auto& [key, o] : count_actions(program)) {
     const Stage& stage = program.stages[static_cast<size_t>(key.first)];
     std::vector<Run>& mine = runs[static_cast<size_t>(o.pipeline_rank)];
-    for (const Event& e : border(stage, key.second))
-      mine.push_back({&e, static_cast<Count>(o.times)});
+    for (const Event& e : border(stage, key.second)) add(mine, e, o.times);
     if (is_message(key.second)) continue;
     const bool forward = key.second == SpanKind::forward;
     for (const Segment::Item& item : (forward ? stage.forward : stage.backward).items)
-      mine.push_back({&item.event, static_cast<Count>(times_run(item, o.times))});
+      add(mine, item.event, times_run(item, o.times));
   }
   for (const Event& e : program.after)
-    for (std::vector<Run>& mine : runs) mine.push_back({&e, 1});
+    for (std::vector<Run>& mine : runs) add(mine, e, 1);
   return runs;
 }
 
@@ -115,10 +121,12 @@ std::vector<RankClass> empty_classes(const Mesh& mesh, const std::vector<Cut>& c
     part_lists.push_back(parts(cut, mesh.size(cut.atoms)));
   }
   std::vector<RankClass> classes;
-  std::set<std::vector<size_t>> seen;
+  std::map<std::vector<size_t>, size_t> seen;
+  const auto each = static_cast<Count>(mesh.world() / mesh.size(atoms));  // ranks of one corner
   for_each_corner(mesh, atoms, [&](Rank rank) {
     RankClass c;
     c.example = rank;
+    c.count = each;
     std::vector<size_t> key;
     for (size_t i = 0; i < cuts.size(); ++i) {
       const int64_t at = mesh.coordinate(rank, cuts[i].atoms);
@@ -128,15 +136,21 @@ std::vector<RankClass> empty_classes(const Mesh& mesh, const std::vector<Cut>& c
       key.push_back(static_cast<size_t>(part - part_lists[i].begin()));
       if (part_lists[i].size() > 1) c.ranks.along.push_back({cuts[i].axis, cuts[i].atoms, *part});
     }
-    if (seen.insert(key).second) classes.push_back(std::move(c));
+    const auto [at, fresh] = seen.try_emplace(key, classes.size());
+    if (fresh)
+      classes.push_back(std::move(c));
+    else
+      classes[at->second].count += each;
   });
   return classes;
 }
 
 // Everything a question about one rank needs, computed once.
 struct Tally {
-  explicit Tally(const Program& p)
-      : program(p), runs(runs_by_pipeline_rank(p)), launches(launches_by_pipeline_rank(p)) {}
+  explicit Tally(const Program& p, const Selection& selection = {})
+      : program(p),
+        runs(runs_by_pipeline_rank(p, selection)),
+        launches(launches_by_pipeline_rank(p)) {}
 
   size_t pipeline_rank(Rank rank) const {
     const Axis* axis = program.mesh.find(program.pipeline_axis);
@@ -172,37 +186,62 @@ bool absorb(RankClass& c, const RankClass& other) {
     differing = i;
   }
   if (differing == mine.size()) return false;
+  c.count += other.count;
   std::vector<int64_t>& all = mine[differing].coordinates;
   all.insert(all.end(), theirs[differing].coordinates.begin(), theirs[differing].coordinates.end());
   std::sort(all.begin(), all.end());
   return true;
 }
 
-using Key = std::tuple<Phase, size_t, Collective, DType, std::optional<int64_t>>;
+// What tells rows apart; what does not is left at its default.
+using Key = std::tuple<size_t, Phase, size_t, Collective, DType, std::optional<int64_t>>;
 using Rows = std::map<Key, SummaryRow>;
 
-void add_run(Rows& rows, const Event& e, Count times, std::optional<int64_t> stage) {
-  const auto [at, fresh] = rows.try_emplace(Key{e.phase, e.family, e.op, e.dtype, stage});
-  SummaryRow& row = at->second;
+// Owners in model order, and the place of each.
+class Owners {
+ public:
+  explicit Owners(const std::vector<std::vector<Run>>& runs) {
+    for (const std::vector<Run>& mine : runs)
+      for (const Run& run : mine) {
+        const auto at = places_.try_emplace(owner_of(*run.event), places_.size()).first;
+        of_.try_emplace(run.event, at->second);
+      }
+  }
+  size_t place(const Event& event) const { return of_.at(&event); }
+
+ private:
+  // What is no part of the model comes last.
+  std::map<std::string, size_t> places_{{"pipeline", SIZE_MAX - 1}, {"optimizer", SIZE_MAX}};
+  std::unordered_map<const Event*, size_t> of_;
+};
+
+struct Grouping {
+  By by;
+  std::optional<Owners> owners;
+
+  Key key(const Event& e, std::optional<int64_t> stage) const {
+    if (by == By::family) return {0, Phase::forward, e.family, {}, {}, {}};
+    if (by == By::owner) return {owners->place(e), e.phase, 0, {}, {}, stage};
+    return {0, e.phase, e.family, e.op, e.dtype, stage};
+  }
+};
+
+void add_run(Rows& rows, const Grouping& grouping, const Event& e, Count times,
+             std::optional<int64_t> stage) {
   const Volume& v = e.volume;
-  if (fresh) row = {e.phase, e.family, e.op, stage, e.dtype, 0, v.input_bytes, v.input_bytes};
+  const auto [at, fresh] = rows.try_emplace(grouping.key(e, stage));
+  SummaryRow& row = at->second;
+  if (fresh) {
+    row = {e.phase, e.family, e.op, stage, e.dtype, "", 0, v.input_bytes, v.input_bytes};
+    if (grouping.by == By::owner) row.owner = owner_of(e);
+  }
   row.calls += times;
   row.min_input_bytes = std::min(row.min_input_bytes, v.input_bytes);
   row.max_input_bytes = std::max(row.max_input_bytes, v.input_bytes);
   row.input_bytes = checked_add(row.input_bytes, checked_mul(v.input_bytes, times));
   row.output_bytes = checked_add(row.output_bytes, checked_mul(v.output_bytes, times));
-  row.wire_bytes = checked_add(row.wire_bytes, checked_mul(v.wire_bytes, times));
-}
-
-Rows rows_of(const Tally& tally, Rank rank) {
-  const size_t p = tally.pipeline_rank(rank);
-  std::optional<int64_t> stage;
-  if (!tally.program.pipeline_axis.empty()) stage = static_cast<int64_t>(p);
-  Rows rows;
-  for (const Run& run : tally.runs[p])
-    if (contains(run.event->ranks, tally.program.mesh, rank))
-      add_run(rows, *run.event, run.times, stage);
-  return rows;
+  if (grouping.by == By::operation || e.op != Collective::recv)
+    row.wire_bytes = checked_add(row.wire_bytes, checked_mul(v.wire_bytes, times));
 }
 
 // What a rank moves in a step; ties go to who calls more.
@@ -213,6 +252,18 @@ std::pair<Count, Count> load_of(const Rows& rows) {
     calls += row.calls;
   }
   return {bytes, calls};
+}
+
+Rows rows_of(const Tally& tally, const Grouping& grouping, const RankClass& c) {
+  const size_t p = tally.pipeline_rank(c.example);
+  std::optional<int64_t> stage;
+  if (!tally.program.pipeline_axis.empty()) stage = static_cast<int64_t>(p);
+  Rows rows;
+  for (const Run& run : tally.runs[p])
+    if (contains(run.event->ranks, tally.program.mesh, c.example))
+      add_run(rows, grouping, *run.event, run.times, stage);
+  for (auto& [key, row] : rows) row.wire_of_all = checked_mul(row.wire_bytes, c.count);
+  return rows;
 }
 
 }  // namespace
@@ -250,20 +301,19 @@ int64_t times_run(const Segment::Item& item, int64_t times) {
   return item.when == Segment::When::every ? times : std::min<int64_t>(times, 1);
 }
 
-Count count_events(const Program& program) {
-  const bool per_rank = program.mesh.world() <= kExplicitRanks;
+Count count_events(const Program& program, const Selection& selection) {
+  const bool per_rank = program.mesh.world() <= kExplicitRanks && !selection.rank;
   const auto copies =
       static_cast<Count>(per_rank ? program.mesh.world() / program.pipeline_ranks : 1);
-  Count n = program.after.size();
-  for (const auto& [key, o] : count_actions(program)) {
-    const Stage& stage = program.stages[static_cast<size_t>(key.first)];
-    const auto times = static_cast<Count>(o.times);
-    n += times * copies * border(stage, key.second).size();
-    if (is_message(key.second)) continue;
-    const bool forward = key.second == SpanKind::forward;
-    for (const Segment::Item& item : (forward ? stage.forward : stage.backward).items)
-      n += static_cast<Count>(times_run(item, o.times));
-  }
+  Count n = 0;
+  for (const std::vector<Run>& runs : runs_by_pipeline_rank(program, selection))
+    for (const Run& run : runs) {
+      const Collective op = run.event->op;
+      n += run.times * (op == Collective::send || op == Collective::recv ? copies : 1);
+    }
+  const auto repeated = static_cast<Count>(program.pipeline_ranks - 1);  // of what has no stage
+  for (const Event& e : program.after)
+    if (selects(selection, program, e)) n -= repeated;
   return n;
 }
 
@@ -297,19 +347,25 @@ RankClass class_of(const Program& program, Rank rank) {
   return c;
 }
 
-std::vector<SummaryRow> summarize(const Program& program, std::optional<Rank> rank) {
-  const Tally tally(program);
+std::vector<SummaryRow> summarize(const Program& program, const Selection& selection, By by) {
+  const Tally tally(program, selection);
+  Grouping grouping{by, std::nullopt};
+  if (by == By::owner) grouping.owners.emplace(tally.runs);
+  std::vector<RankClass> classes;
+  if (selection.rank)
+    classes.push_back({{}, *selection.rank, 1, {}, {}});
+  else
+    classes = empty_classes(program.mesh, cuts_of(program, tally.runs));
   std::vector<Rows> by_load;
-  if (rank) {
-    by_load.push_back(rows_of(tally, *rank));
-  } else {
-    for (const RankClass& c : empty_classes(program.mesh, cuts_of(program, tally.runs)))
-      by_load.push_back(rows_of(tally, c.example));
-    std::stable_sort(by_load.begin(), by_load.end(),
-                     [](const Rows& a, const Rows& b) { return load_of(a) > load_of(b); });
-  }
+  for (const RankClass& c : classes) by_load.push_back(rows_of(tally, grouping, c));
+  std::stable_sort(by_load.begin(), by_load.end(),
+                   [](const Rows& a, const Rows& b) { return load_of(a) > load_of(b); });
   Rows all;
-  for (Rows& rows : by_load) all.merge(rows);
+  for (const Rows& rows : by_load)
+    for (const auto& [key, row] : rows) {
+      const auto [at, fresh] = all.try_emplace(key, row);
+      if (!fresh) at->second.wire_of_all = checked_add(at->second.wire_of_all, row.wire_of_all);
+    }
   std::vector<SummaryRow> rows;
   for (const auto& [key, row] : all) rows.push_back(row);
   return rows;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/program/program.h"
+#include "analyzer/program/selection.h"
 
 namespace s2t {
 
@@ -30,14 +31,15 @@ const std::vector<Event>& border(const Stage& stage, SpanKind kind);
 // How often an item runs while its segment runs `times` times.
 int64_t times_run(const Segment::Item& item, int64_t times);
 
-// How many events `list_events` has.
-Count count_events(const Program& program);
+// How many events of a selection `list_events` has.
+Count count_events(const Program& program, const Selection& selection = {});
 
 // Classes of ranks that behave alike: by pipeline coordinate, and by coordinate on axes along which
 // numbers differ.
 struct RankClass {
   RankSet ranks;
   Rank example;
+  Count count = 1;  // how many ranks these are
   std::array<Count, kCollectives> operations{};
   std::array<Count, 6> kernels{};  // as kernel_names()
 };
@@ -49,20 +51,29 @@ std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& m
 // That of one rank.
 RankClass class_of(const Program& program, Rank rank);
 
-// Per phase, family, collective, dtype and pipeline rank: what the busiest rank (most input and
-// output bytes of all rows together) issues in a step, or what `rank` does; a row that the busiest
-// rank lacks is that of the next. All calls are counted with their bytes; whoever totals wire bytes
-// adds sends only.
+// What one rank issues in a step, totalled: the rank of the selection, else the busiest (most input
+// and output bytes of all rows together); a row that the busiest rank lacks is that of the next.
+// What tells rows apart:
+//   operation  per phase, family, collective, dtype and pipeline rank
+//   owner      per owner (program/owner.h), phase and pipeline rank, in model order
+//   family     per family alone
+// All calls are counted with their bytes; rows of several collectives add the wire bytes of sends
+// only, not those of receives.
+enum class By : uint8_t { operation, owner, family };
+
 struct SummaryRow {
   Phase phase = Phase::forward;
   size_t family = 0;
   Collective op = Collective::all_reduce;
   std::optional<int64_t> stage;  // pipeline coordinate
   DType dtype = DType::f32;
+  std::string owner;
   Count calls = 0;
   Count min_input_bytes = 0, max_input_bytes = 0;           // of one call
   Count input_bytes = 0, output_bytes = 0, wire_bytes = 0;  // summed over the calls of one rank
+  Count wire_of_all = 0;                                    // and over all ranks
 };
-std::vector<SummaryRow> summarize(const Program& program, std::optional<Rank> rank = std::nullopt);
+std::vector<SummaryRow> summarize(const Program& program, const Selection& selection = {},
+                                  By by = By::operation);
 
 }  // namespace s2t

@@ -54,9 +54,9 @@ std::optional<std::pair<int64_t, int64_t>> layer_range(const std::string& text) 
   return std::pair{first, dash == std::string::npos ? first : number(text.substr(dash + 1))};
 }
 
-class Selection {
+class Marker {
  public:
-  Selection(const Program& program, const ReportOptions& options)
+  Marker(const Program& program, const ReportOptions& options)
       : program_(program),
         rank_(options.rank),
         axis_(options.axis),
@@ -159,7 +159,7 @@ std::optional<int64_t> number_in(const std::string& text) {
 }  // namespace
 
 Marks select_marks(const Program& program, const ReportOptions& options) {
-  return Selection(program, options).run();
+  return Marker(program, options).run();
 }
 
 std::optional<int64_t> layer_of(const PictureOp& op) {

@@ -1,5 +1,6 @@
 // `predict --format csv`: one line per event (RFC 4180, lines end in \n), lists joined by spaces.
 #include "analyzer/program/listing.h"
+#include "analyzer/program/owner.h"
 #include "analyzer/report/json_writer.h"
 #include "analyzer/report/report.h"
 #include "analyzer/report/words.h"
@@ -49,7 +50,8 @@ std::string peer(const Event& event) {
 }
 
 constexpr std::string_view kTitles =
-    "id,phase,op,family,axes,tensor,node,stage,chunk,microbatch,ranks,peer,call,batch,dtype,shape,"
+    "id,phase,op,family,axes,tensor,node,module,owner,stage,chunk,microbatch,ranks,peer,call,batch,"
+    "dtype,shape,"
     "elements,input_bytes,output_bytes,wire_bytes,send_rows,recv_rows,row_elements,members,repeat,"
     "cause,why\n";
 
@@ -64,6 +66,8 @@ void write_row(const Program& program, const Event& e, std::ostream& out) {
                                spaced(family.axes),
                                e.tensor,
                                e.node,
+                               e.module,
+                               owner_of(e),
                                number(e.stage),
                                number(e.chunk),
                                number(e.microbatch),
@@ -92,12 +96,11 @@ void write_row(const Program& program, const Event& e, std::ostream& out) {
 }  // namespace
 
 void write_predict_csv(const Program& program, const ReportOptions& options, std::ostream& out) {
-  check_rank(program, options.rank);
+  const Selection selection = selection_of(program, options);
   out << kTitles;
   const auto each = options.summary ? for_each_summary_event : for_each_event;
   each(program, [&](const Event& event) {
-    if (!options.rank || contains(event.ranks, program.mesh, *options.rank))
-      write_row(program, event, out);
+    if (selects(selection, program, event)) write_row(program, event, out);
   });
 }
 

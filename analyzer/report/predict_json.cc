@@ -10,13 +10,37 @@
 namespace s2t {
 namespace {
 
-void write_events(JsonWriter& json, const Program& program, const ReportOptions& options) {
+void write_events(JsonWriter& json, const Program& program, const ReportOptions& options,
+                  const Selection& selection) {
   json.key("events").array(JsonWriter::kLines);
   const auto each = options.summary ? for_each_summary_event : for_each_event;
   each(program, [&](const Event& event) {
-    if (!options.rank || contains(event.ranks, program.mesh, *options.rank))
-      write_event(json, program, event);
+    if (selects(selection, program, event)) write_event(json, program, event);
   });
+  json.end();
+}
+
+void write_bytes(JsonWriter& json, const SummaryRow& row) {
+  json.field("calls", row.calls).field("input_bytes", row.input_bytes);
+  json.field("output_bytes", row.output_bytes).field("wire_bytes", row.wire_bytes);
+}
+
+// Owners and groups with what the busiest rank (of a stage) issues.
+void write_totals(JsonWriter& json, const Program& program, const Selection& selection) {
+  json.key("owners").array(JsonWriter::kLines);
+  for (const SummaryRow& row : summarize(program, selection, By::owner)) {
+    json.object().field("owner", row.owner).field("phase", to_string(row.phase));
+    json.field("stage", row.stage);
+    write_bytes(json, row);
+    json.end();
+  }
+  json.end().key("totals").array(JsonWriter::kLines);
+  for (const SummaryRow& row : summarize(program, selection, By::family)) {
+    const Family& family = program.families.at(row.family);
+    json.object().field("family", family.name).field("axes", family.axes);
+    write_bytes(json, row);
+    json.field("wire_bytes_of_all_ranks", row.wire_of_all).end();
+  }
   json.end();
 }
 
@@ -48,12 +72,15 @@ void write_fingerprints(JsonWriter& json, const Program& program, const ReportOp
   if (options.rank) {
     write_one_rank(json, program, *options.rank, class_of(program, *options.rank));
   } else if (program.mesh.world() > kExplicitRanks) {
-    for (const RankClass& c : rank_classes(program)) write_class(json, c);
+    for (const RankClass& c : rank_classes(program))
+      if (!options.stage || on_stage(c.ranks, program, *options.stage)) write_class(json, c);
   } else {
     const std::vector<RankClass> classes = rank_classes(program);
     for (int64_t r = 0; r < program.mesh.world(); ++r)
       for (const RankClass& c : classes)
-        if (const Rank rank(static_cast<int32_t>(r)); contains(c.ranks, program.mesh, rank))
+        if (const Rank rank(static_cast<int32_t>(r));
+            contains(c.ranks, program.mesh, rank) &&
+            (!options.stage || on_stage(c.ranks, program, *options.stage)))
           write_one_rank(json, program, rank, c);
   }
   json.end();
@@ -85,7 +112,7 @@ void write_loads(JsonWriter& json, const Program& program) {
 }  // namespace
 
 void write_predict_json(const Program& program, const ReportOptions& options, std::ostream& out) {
-  check_rank(program, options.rank);
+  const Selection selection = selection_of(program, options);
   JsonWriter json(out);
   json.object(JsonWriter::kLines).field("schema", "shape2trace.program/1");
   json.field("model", program.model);
@@ -95,7 +122,8 @@ void write_predict_json(const Program& program, const ReportOptions& options, st
   json.key("groups");
   write_groups(json, program);
   write_pipeline(json, program);
-  write_events(json, program, options);
+  write_events(json, program, options, selection);
+  if (options.summary) write_totals(json, program, selection);
   write_loads(json, program);
   json.key("pruned").array(JsonWriter::kLines);
   for (const Pruned& pruned : program.pruned) write_pruned(json, program, pruned);

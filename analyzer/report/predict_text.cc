@@ -11,6 +11,7 @@
 #include "analyzer/program/tally.h"
 #include "analyzer/report/header_text.h"
 #include "analyzer/report/report.h"
+#include "analyzer/report/summary_text.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 
@@ -25,6 +26,7 @@ constexpr auto kWrapped = Column::Kind::wrapped;
 struct Page {
   const Program& program;
   const ReportOptions& options;
+  const Selection& selection;
   std::ostream& out;
 
   void heading(std::string_view title, std::string_view note) const {
@@ -34,92 +36,6 @@ struct Page {
   }
   const std::string& family(const Event& e) const { return program.families.at(e.family).name; }
 };
-
-// ---- summary
-
-bool alike(const SummaryRow& a, const SummaryRow& b) {
-  const auto key = [](const SummaryRow& r) {
-    return std::tuple(r.phase, r.family, r.op, r.dtype, r.calls, r.min_input_bytes,
-                      r.max_input_bytes, r.input_bytes, r.output_bytes, r.wire_bytes);
-  };
-  return key(a) == key(b);
-}
-
-struct StageRows {
-  SummaryRow row;
-  std::vector<int64_t> stages;
-};
-
-// Stages that issue the same share one line.
-std::vector<StageRows> merge_stages(const std::vector<SummaryRow>& rows) {
-  std::vector<StageRows> merged;
-  for (const SummaryRow& row : rows) {
-    auto same = std::find_if(merged.begin(), merged.end(),
-                             [&](const StageRows& m) { return alike(m.row, row); });
-    if (same == merged.end()) same = merged.insert(merged.end(), {row, {}});
-    if (row.stage) same->stages.push_back(*row.stage);
-  }
-  return merged;
-}
-
-std::string one_call(const SummaryRow& row) {
-  const std::string least = commas(row.min_input_bytes), most = commas(row.max_input_bytes);
-  return least == most ? most : least + "-" + most;
-}
-
-// The unit of a table's totals: bytes while they can be read, else megabytes (10^6).
-struct Unit {
-  std::string_view name;
-  Count bytes;
-
-  std::string operator()(Count n) const {
-    if (bytes == 1) return commas(n);
-    const Count tenths = n / (bytes / 10) + (n % (bytes / 10) >= bytes / 20 ? 1 : 0);
-    return fmt::format("{}.{}", commas(tenths / 10), tenths % 10);
-  }
-};
-
-Unit unit_of(const std::vector<StageRows>& rows) {
-  constexpr Count kTooLong = 1'000'000'000'000;
-  const bool longest = std::any_of(rows.begin(), rows.end(), [](const StageRows& r) {
-    return std::max({r.row.input_bytes, r.row.output_bytes, r.row.wire_bytes}) >= kTooLong;
-  });
-  return longest ? Unit{"MB", 1'000'000} : Unit{"B", 1};
-}
-
-std::string whose(const Page& page) {
-  if (page.options.rank) return fmt::format("rank {}", page.options.rank->value);
-  return page.program.pipeline_axis.empty() ? "the busiest rank" : "the busiest rank of each stage";
-}
-
-void print_summary(const Page& page) {
-  const auto rows = merge_stages(summarize(page.program, page.options.rank));
-  if (rows.empty()) {
-    page.out << "\nNothing is communicated.\n";
-    return;
-  }
-  page.heading("Summary", fmt::format("of {}, bytes of one step", whose(page)));
-  const Unit unit = unit_of(rows);
-  const auto total = [&](std::string_view what) {
-    return Column{fmt::format("{} {}", what, unit.name), kRight};
-  };
-  Table table({{"phase"},
-               {"group", kFlexible},
-               {"operation"},
-               {"dtype"},
-               {"stage", kFlexible},
-               {"calls", kRight},
-               {"input B of one", kRight},
-               total("input"),
-               total("output"),
-               total("wire")});
-  for (const auto& [row, stages] : rows)
-    table.row({std::string(to_string(row.phase)), page.program.families.at(row.family).name,
-               std::string(info(row.op).name), std::string(info(row.dtype).brief),
-               ranges(stages, page.program.pipeline_ranks), commas(row.calls), one_call(row),
-               unit(row.input_bytes), unit(row.output_bytes), unit(row.wire_bytes)});
-  table.print(page.out);
-}
 
 // ---- events
 
@@ -184,16 +100,13 @@ void print_splits(const Page& page, const std::vector<Rows>& all) {
   table.print(page.out);
 }
 
-bool shown(const Page& page, const Event& e) {
-  return !page.options.rank || contains(e.ranks, page.program.mesh, *page.options.rank);
-}
-
 // Launches of more than one message.
 std::set<int64_t> shared_batches(const Page& page) {
   std::set<int64_t> once, shared;
   if (page.program.batched_p2p)
     for_each_event(page.program, [&](const Event& e) {
-      if (e.batch >= 0 && shown(page, e) && !once.insert(e.batch).second) shared.insert(e.batch);
+      if (e.batch >= 0 && selects(page.selection, page.program, e) && !once.insert(e.batch).second)
+        shared.insert(e.batch);
     });
   return shared;
 }
@@ -216,7 +129,7 @@ void print_events(const Page& page) {
   const bool microbatches = page.program.microbatches > 1;
   const std::set<int64_t> batches = shared_batches(page);
   for_each_event(page.program, [&](const Event& e) {
-    if (!shown(page, e)) return;
+    if (!selects(page.selection, page.program, e)) return;
     ids_of_cause[e.cause].push_back(e.id);
     if (e.splits) add_rows(splits, who(page, e), e);
     table.row({std::to_string(e.id), std::string(to_string(e.phase)),
@@ -226,18 +139,28 @@ void print_events(const Page& page) {
                commas(e.volume.output_bytes), commas(e.volume.wire_bytes)});
   });
   if (table.empty()) return;
-  page.heading("Events", page.options.rank
-                             ? fmt::format("of rank {} in its order", page.options.rank->value)
+  page.heading("Events", page.selection.rank
+                             ? fmt::format("of rank {} in its order", page.selection.rank->value)
                              : "in issue order; bytes of one rank and call");
   table.print(page.out);
   print_splits(page, splits);
   print_why(page, ids_of_cause);
 }
 
-bool lists_events(const Page& page, Count events) {
-  if (page.options.expand || page.options.rank) return true;
-  if (page.options.summary) return false;
-  return page.program.mesh.world() <= kExplicitRanks && events <= kMostListed;
+// Few enough to be read unasked.
+bool few(const Page& page, Count events) {
+  const bool small = page.program.mesh.world() <= kExplicitRanks || !page.selection.all();
+  return small && events <= kMostListed;
+}
+
+void print_unlisted(const Page& page, Count events) {
+  page.out << "\n";
+  const std::string more = page.selection.all()
+                               ? "--expand lists all; --rank R, --stage S and --module M choose."
+                               : "--expand lists all of them.";
+  for (const std::string& line :
+       wrapped(fmt::format("{} events are not listed: {}", commas(events), more), kPageWidth))
+    page.out << line << "\n";
 }
 
 // ---- the rest
@@ -309,31 +232,37 @@ void print_fingerprint(const Page& page) {
     add(std::to_string(page.options.rank->value), class_of(page.program, *page.options.rank));
   else
     for (const RankClass& c : merge_alike(rank_classes(page.program), page.program.mesh))
-      add(words(c.ranks, page.program.mesh), c);
+      if (!page.selection.stage || on_stage(c.ranks, page.program, *page.selection.stage))
+        add(words(c.ranks, page.program.mesh), c);
   table.print(page.out);
 }
 
 }  // namespace
 
 void write_predict_text(const Program& program, const ReportOptions& options, std::ostream& out) {
-  check_rank(program, options.rank);
-  const Page page{program, options, out};
+  const Selection selection = selection_of(program, options);
+  const Page page{program, options, selection, out};
+  const SummaryText summary{program, selection, out, options.color};
   print_title(program, out, options.color);
   print_mesh(program, out, options.color);
   print_groups(program, out, options.color);
   print_pipeline(program, out, options.color);
-  print_summary(page);
-  const Count events = count_events(program);
-  if (lists_events(page, events))
+  summary.print_groups();
+  const Count events = count_events(program, selection);
+  const bool listed = options.expand || (!options.summary && few(page, events));
+  if (options.summary || !few(page, events)) {
+    summary.print_owners();
+    summary.print_totals();
+    summary.print_modules();
+  }
+  if (listed)
     print_events(page);
   else
-    out << fmt::format(
-        "\n{} events are not listed: --expand lists all, --rank R those of rank R.\n",
-        commas(events));
+    print_unlisted(page, events);
   print_pruned(page);
   print_loads(page);
   print_remarks(page);
-  print_fingerprint(page);
+  if (selection.module.empty()) print_fingerprint(page);
 }
 
 }  // namespace s2t

@@ -1,6 +1,7 @@
 #include "analyzer/report/program_json.h"
 
 #include "analyzer/program/listing.h"
+#include "analyzer/program/owner.h"
 #include "analyzer/report/words.h"
 
 namespace s2t {
@@ -108,6 +109,7 @@ void write_event(JsonWriter& json, const Program& program, const Event& event) {
   json.object().field("id", event.id).field("phase", to_string(event.phase));
   json.field("op", info(event.op).name).field("family", family.name).field("axes", family.axes);
   json.field("tensor", event.tensor).field("node", event.node);
+  json.field("module", event.module).field("owner", owner_of(event));
   json.field("stage", event.stage).field("chunk", event.chunk);
   json.field("microbatch", event.microbatch);
   write_event_ranks(json, program, event);

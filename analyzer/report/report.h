@@ -24,6 +24,8 @@ class TooMuchToDraw : public UserError {
 
 struct ReportOptions {
   std::optional<Rank> rank;         // only what this rank issues, in its order
+  std::optional<int64_t> stage;     // predict: only what this pipeline coordinate issues
+  std::string module;               // predict: only what belongs to it, a name or "layers.*.attn"
   std::string event;                // explain: "12" or "p0"
   std::string phase, axis, layers;  // render: only these; "" or "forward", "tp", "2-5"
   size_t most_boxes = 0;            // render: more are an error; 0: any number

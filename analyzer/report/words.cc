@@ -6,6 +6,7 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/program/listing.h"
+#include "analyzer/program/owner.h"
 
 namespace s2t {
 
@@ -88,6 +89,59 @@ std::string words(const Shape& shape) {
 std::string subject(const Event& event) {
   if (event.members.size() < 2) return event.tensor;
   return fmt::format("{} +{}", event.members.front(), event.members.size() - 1);
+}
+
+namespace {
+
+void check_stage(const Program& program, std::optional<int64_t> stage) {
+  if (!stage || (*stage >= 0 && *stage < program.pipeline_ranks)) return;
+  throw UserError("shape2trace", {{"--stage", "no stage " + std::to_string(*stage),
+                                   program.pipeline_axis.empty()
+                                       ? "a model with a pipeline"
+                                       : fmt::format("0 to {}", program.pipeline_ranks - 1),
+                                   "", "out-of-range"}});
+}
+
+bool has_module(const Program& program, const std::string& pattern) {
+  const auto any = [&](const std::vector<Event>& events) {
+    return std::any_of(events.begin(), events.end(),
+                       [&](const Event& e) { return belongs(e, pattern); });
+  };
+  Event named;
+  for (const PictureOp& op : program.picture.ops) {
+    named.module = op.module;
+    named.node = op.name;
+    if (belongs(named, pattern)) return true;
+  }
+  for (const Stage& stage : program.stages) {
+    for (const Segment* segment : {&stage.forward, &stage.backward})
+      for (const Segment::Item& item : segment->items)
+        if (belongs(item.event, pattern)) return true;
+    if (any(stage.send_activation) || any(stage.send_gradient)) return true;
+  }
+  return any(program.after);
+}
+
+void check_module(const Program& program, const std::string& pattern) {
+  if (pattern.empty() || has_module(program, pattern)) return;
+  std::vector<std::string> names;
+  for (const PictureOp& op : program.picture.ops) {
+    const std::string& name = op.module.empty() ? op.name : op.module;
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  throw UserError("shape2trace",
+                  {{"--module", "no module is called " + quoted(pattern),
+                    "one of " + quoted_list(names) + ", a pattern like \"layers.*\", or an owner",
+                    did_you_mean(pattern, names), "bad-option"}});
+}
+
+}  // namespace
+
+Selection selection_of(const Program& program, const ReportOptions& options) {
+  check_rank(program, options.rank);
+  check_stage(program, options.stage);
+  check_module(program, options.module);
+  return {options.rank, options.stage, options.module};
 }
 
 void check_rank(const Program& program, std::optional<Rank> rank) {

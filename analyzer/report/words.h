@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "analyzer/program/program.h"
+#include "analyzer/program/selection.h"
+#include "analyzer/report/report.h"
 
 namespace s2t {
 
@@ -33,5 +35,8 @@ std::string subject(const Event& event);
 
 // Throws UserError (slug out-of-range) if there is no such rank.
 void check_rank(const Program& program, std::optional<Rank> rank);
+
+// What the options ask for. Throws UserError if the program has no such rank, stage or module.
+Selection selection_of(const Program& program, const ReportOptions& options);
 
 }  // namespace s2t

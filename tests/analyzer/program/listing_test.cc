@@ -192,7 +192,7 @@ TEST(Tally, TheSummaryIsOneRanksEvenWhereAnotherHasTheLargerRow) {
 }
 
 TEST(Tally, TheSummaryOfOneRankIsItsOwn) {
-  const auto rows = summarize(expert_program(), Rank(3));
+  const auto rows = summarize(expert_program(), {Rank(3), {}, ""});
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].output_bytes, 32768u);
   EXPECT_EQ(rows[0].wire_bytes, 114688u);
