@@ -14,6 +14,8 @@ constexpr std::array kReports{
     Report{"predict", "text", write_predict_text},
     Report{"predict", "json", write_predict_json},
     Report{"predict", "csv", write_predict_csv},
+    Report{"predict", "chakra", write_predict_chakra},
+    Report{"predict", "aicb", write_predict_aicb},
     Report{"groups", "text", write_groups_text},
     Report{"groups", "json", write_groups_json},
     Report{"groups", "mermaid", write_groups_mermaid},

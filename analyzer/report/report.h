@@ -54,6 +54,8 @@ const Report& find_report(std::string_view command, std::string_view format);
 void write_predict_text(const Program&, const ReportOptions&, std::ostream&);
 void write_predict_json(const Program&, const ReportOptions&, std::ostream&);
 void write_predict_csv(const Program&, const ReportOptions&, std::ostream&);
+void write_predict_chakra(const Program&, const ReportOptions&, std::ostream&);
+void write_predict_aicb(const Program&, const ReportOptions&, std::ostream&);
 void write_groups_text(const Program&, const ReportOptions&, std::ostream&);
 void write_groups_json(const Program&, const ReportOptions&, std::ostream&);
 void write_explain_text(const Program&, const ReportOptions&, std::ostream&);

@@ -36,7 +36,7 @@ std::string message(const std::function<void()>& act) {
 TEST(Reports, AnUnknownFormatIsAnErrorThatNamesTheOthers) {
   EXPECT_EQ(message([] { find_report("predict", "jsn"); }),
             "shape2trace: --format: unknown format \"jsn\"; expected one of \"text\", \"json\", "
-            "\"csv\". Did you mean \"json\"? [unknown-format]");
+            "\"csv\", \"chakra\", \"aicb\". Did you mean \"json\"? [unknown-format]");
 }
 
 TEST(Reports, AnUnknownRankIsAnError) {
