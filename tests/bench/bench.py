@@ -2,8 +2,9 @@
 
 Each row is the median of RUNS runs (wall clock, then processor time, which other load on the machine
 changes less), the greatest resident set, and user instructions where `perf` may count them. Ratios
-below the table say how cost grows. Usage: bench.py SHAPE2TRACE ROOT FOLDER [RUNS]; models too big
-to keep are written to FOLDER. With RUNS 1 it is a smoke test: every command must succeed.
+below the table say how cost grows, in instructions where `perf` or `valgrind` counts them. Usage:
+bench.py SHAPE2TRACE ROOT FOLDER [RUNS]; models too big to keep are written to FOLDER. With RUNS 1
+it is a smoke test: every command must succeed.
 """
 
 import json
@@ -34,7 +35,22 @@ def mlp(name, layers, tp, dp, width=512, hidden=2048):
             "gradient_sync": {"kind": "per_parameter", "axes": ["dp"], "reduce": "mean"}}
 
 
-GENERATED = {"mlp1000_65536": lambda: mlp("mlp1000_65536", 1000, 8, 8192),
+# As published; only what decides a number.
+LLAMA_405B = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16384,
+              "intermediate_size": 53248, "num_hidden_layers": 126, "num_attention_heads": 128,
+              "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False,
+              "torch_dtype": "bfloat16"}
+
+
+def llama(dp, microbatches):
+    """The plan of the Llama 3 report: 126 layers as 7, 14 x 8, 7."""
+    return ["--profile", "megatron", "--tp", "8", "--pp", "16", "--dp", str(dp), "--sp",
+            "--stage-layers", "7,14x8,7", "--seq", "8192", "--zero", "1",
+            "--global-batch", str(dp * microbatches)]
+
+
+GENERATED = {"llama_405b": lambda: LLAMA_405B,
+             "mlp1000_65536": lambda: mlp("mlp1000_65536", 1000, 8, 8192),
              "mlp1000_512": lambda: mlp("mlp1000_512", 1000, 8, 64),
              "mlp500_512": lambda: mlp("mlp500_512", 500, 8, 64)}
 
@@ -45,8 +61,18 @@ ROWS = [
      "150 ms, 150 MB"),
     ("1,000 layers, 512 ranks, summary", "mlp1000_512", ["predict", "--summary"], "within 10 %"),
     ("500 layers, 512 ranks, summary", "mlp500_512", ["predict", "--summary"], "half"),
+    ("Llama 405B, 16,384 ranks, summary", "llama_405b", ["predict", *llama(128, 16), "--summary"],
+     "50 ms, 100 MB"),
+    ("Llama 405B, 131,072 ranks, summary", "llama_405b",
+     ["predict", *llama(1024, 16), "--summary"], "within 10 %"),
+    ("Llama 405B, 256 microbatches, summary", "llama_405b",
+     ["predict", *llama(128, 256), "--summary"], ""),
+    ("Llama 405B, all events of a rank, JSON", "llama_405b",
+     ["predict", *llama(128, 16), "--expand", "--format", "json", "--rank", "0"], "500 ms"),
 ]
-RATIOS = [("65,536 ranks : 512 ranks", 1, 2), ("1,000 layers : 500 layers", 2, 3)]
+RATIOS = [("65,536 ranks : 512 ranks", 1, 2), ("1,000 layers : 500 layers", 2, 3),
+          ("Llama 405B, 131,072 ranks : 16,384 ranks", 5, 4),
+          ("Llama 405B, 256 microbatches : 16", 6, 4)]
 
 
 def once(command):
@@ -72,6 +98,24 @@ def instructions(command):
     return int(count[1]) if count else None
 
 
+def counted(command):
+    """The same from valgrind, where perf may not count; slow, so only for ratios."""
+    try:
+        result = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
+                                 *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                text=True)
+    except FileNotFoundError:
+        return None
+    count = re.search(r"Collected : (\d+)", result.stderr)
+    return int(count[1]) if count else None
+
+
+def command_of(binary, root, folder, model, arguments):
+    verb, *rest = arguments
+    return [binary, verb, f"{folder}/{model}.json" if model in GENERATED else f"{root}/{model}",
+            *rest]
+
+
 def measure(command, runs):
     wall, processor, memory = zip(*(once(command) for _ in range(runs)))
     return {"wall": statistics.median(wall), "processor": statistics.median(processor),
@@ -85,14 +129,17 @@ def main(binary, root, folder, runs="15"):
     print(f"{'whole process':44} {'wall':>9} {'processor':>9} {'memory':>8} {'Minstr':>9}  aim")
     figures = []
     for label, model, arguments, aim in ROWS:
-        file = f"{folder}/{model}.json" if model in GENERATED else f"{root}/{model}"
-        verb, *rest = arguments
-        m = measure([binary, verb, file, *rest], int(runs))
+        m = measure(command_of(binary, root, folder, model, arguments), int(runs))
         figures.append(m)
         count = f"{m['instructions'] / 1e6:9.1f}" if m["instructions"] else f"{'-':>9}"
         print(f"{label:44} {m['wall'] * 1e3:6.1f} ms {m['processor'] * 1e3:6.1f} ms "
               f"{m['memory']:5.0f} MB {count}  {aim}")
     for label, a, b in RATIOS:
+        for i in (a, b) if int(runs) > 1 else ():
+            if not figures[i]["instructions"]:
+                _, model, arguments, _ = ROWS[i]
+                figures[i]["instructions"] = counted(
+                    command_of(binary, root, folder, model, arguments))
         key = "instructions" if figures[a]["instructions"] and figures[b]["instructions"] \
             else "processor"
         print(f"{label}: {figures[a][key] / figures[b][key]:.3f} ({key})")
