@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "runtime/comm/module.h"
@@ -10,6 +11,8 @@
 
 namespace s2t {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kModule = "s2t_mpi.so";
 
@@ -35,10 +38,36 @@ constexpr const char* kFlags[] = {"--oversubscribe",
                                   "isolated",
                                   "--tag-output"};
 
-std::vector<Command> commands(const RunOptions& options) {
+// Where one mpirun keeps its session: two that start or end at the same moment in a common place
+// take it away from each other. Made when it is needed, gone with the run.
+class SessionFolder {
+ public:
+  SessionFolder() = default;
+  ~SessionFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+
+  const std::string& make() {
+    std::error_code ignored;
+    path_ = (fs::temp_directory_path(ignored) / "s2t-mpi-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr)
+      throw CommError(CommReason::transport, "cannot make the folder " + path_);
+    return path_;
+  }
+
+ private:
+  std::string path_;
+};
+
+std::vector<Command> commands(const RunOptions& options, const std::string& session) {
   Command c;
   c.name = "mpirun";
-  c.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  c.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                   {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                   {"OMPI_MCA_orte_tmpdir_base", session}};
   c.arguments = {"mpirun"};
   c.arguments.insert(c.arguments.end(), std::begin(kFlags), std::end(kFlags));
   for (const auto& [name, value] : options.environment) {  // for the ranks, not for mpirun itself
@@ -67,7 +96,9 @@ Probe probe_mpi() {
 }
 
 RunResult run_mpi(const RunOptions& options, const RankBody& body) {
-  return run_processes({kModule, commands, [](Rank) { return size_t{0}; }}, options, body);
+  SessionFolder session;
+  const auto mpirun = [&](const RunOptions& o) { return commands(o, session.make()); };
+  return run_processes({kModule, mpirun, [](Rank) { return size_t{0}; }}, options, body);
 }
 
 }  // namespace s2t

@@ -6,6 +6,8 @@
 // command that starts ranks (the backend's).
 #pragma once
 
+#include <functional>
+
 #include "runtime/comm/children.h"
 #include "runtime/comm/place.h"
 
@@ -14,7 +16,7 @@ namespace s2t {
 struct ProcessBackend {
   std::string module;  // "s2t_mpi.so"
   // The processes to start so that `options.world_size` ranks come to be.
-  std::vector<Command> (*commands)(const RunOptions& options);
+  std::function<std::vector<Command>(const RunOptions& options)> commands;
   // Which of them carries rank r.
   size_t (*child_of)(Rank rank);
 };
