@@ -1,12 +1,11 @@
 #include "analyzer/cli/verification.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "analyzer/analyze.h"
-#include "analyzer/base/text.h"
-#include "analyzer/report/json_writer.h"
 #include "runtime/run/execute.h"
 #include "runtime/run/routed_rows.h"
 
@@ -28,6 +27,44 @@ Check events_check(const std::vector<Difference>& differences,
                    ? fmt::format("{} calls of {} ranks ran as predicted", calls, observed.size())
                    : differences[0].text;
   return check;
+}
+
+// What the ranks of a record add up to.
+struct Seen {
+  size_t calls = 0, launches = 0;
+};
+Seen seen_in(const WitnessRecords& records) {
+  Seen seen;
+  for (const auto& [rank, record] : records) {
+    seen.calls += record.calls.size();
+    seen.launches += record.launches.size();
+  }
+  return seen;
+}
+
+std::string words(const Seen& seen) {
+  std::vector<std::string> parts;
+  if (seen.calls != 0 || seen.launches == 0) parts.push_back(fmt::format("{} calls", seen.calls));
+  if (seen.launches != 0) parts.push_back(fmt::format("{} kernels", seen.launches));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Check witness_check(const Heard& heard, const std::vector<Disagreement>& found) {
+  Check check{"witness_" + heard.witness, found.empty(), static_cast<double>(found.size()), 0, ""};
+  check.text = found.empty() ? fmt::format("{} of {} ranks, as predicted and as recorded",
+                                           words(seen_in(heard.records)), heard.records.size())
+                             : found[0].text;
+  return check;
+}
+
+void hear_witnesses(const Program& program, const Watch& watch, Verification& v) {
+  v.witnesses = watch.hear();
+  for (const Heard& heard : v.witnesses) {
+    if (!heard.took_part) continue;
+    auto& found = v.disagreements[heard.witness];
+    found = compare_with_witness(program, v.observed, heard.witness, heard.records);
+    v.checks.push_back(witness_check(heard, found));
+  }
 }
 
 std::vector<std::vector<int64_t>> ids_of(const std::vector<std::vector<Event>>& events) {
@@ -100,7 +137,11 @@ Verification verify(const Model& model, const VerifyOptions& options) {
   step.hooks = options.hooks;
   step.integers = v.exact = sums_are_exact(graph, forward);
   step.event_ids = ids_of(events_by_rank(program));
-  const StepResult ran = run_step_on(*options.backend, options.run, graph, forward, step);
+  const Watch watch(*options.backend, v.stand_in);
+  RunOptions run = options.run;
+  watch.load_into(run.environment);
+  options.progress(fmt::format("running {} ranks on {}", graph.mesh.world(), v.backend));
+  const StepResult ran = run_step_on(*options.backend, run, graph, forward, step);
   if (ran.result.cause) rethrow_ours(ran.result.cause);
   v.reports = ran.result.reports;
   v.failures = ran.result.failures;
@@ -109,105 +150,15 @@ Verification verify(const Model& model, const VerifyOptions& options) {
 
   for (const RankReport& r : ran.reports) v.observed.push_back(observations_of(r));
   v.differences = compare(program, v.observed);
-  const Reference reference = run_reference(graph, forward, v.exact);
-  Judgement numbers = judge(graph, forward, reference, ran.reports, v.exact, step.learning_rate);
   v.checks.push_back(events_check(v.differences, v.observed));
+  hear_witnesses(program, watch, v);
+  options.progress("computing the unsharded model");
+  const Reference reference = run_reference(graph, forward, v.exact);
+  options.progress("comparing numbers");
+  Judgement numbers = judge(graph, forward, reference, ran.reports, v.exact, step.learning_rate);
   v.checks.insert(v.checks.end(), numbers.checks.begin(), numbers.checks.end());
   v.max_abs_error = numbers.max_abs_error;
   return v;
-}
-
-// --- text ----------------------------------------------------------------------------------------
-
-void write_text(const Verification& v, std::ostream& out) {
-  out << fmt::format("{} on {}{}\n\n", v.model, v.backend,
-                     v.stand_in ? " (stand-ins of the libraries, no GPU)" : "");
-  for (const RankFailure& f : v.failures)
-    out << fmt::format("rank {} {}: {}\n", f.rank.value, name_of(f.reason), f.text);
-  if (!v.failures.empty()) return;
-  out << fmt::format("  {:<16} {:<6} {:>11} {:>11}  {}\n", "check", "result", "figure", "allowed",
-                     "what");
-  for (const Check& c : v.checks)
-    out << fmt::format("  {:<16} {:<6} {:>11.3g} {:>11.3g}  {}\n", c.name,
-                       c.passed ? "ok" : "FAILED", c.figure, c.tolerance, c.text);
-  for (const Difference& d : v.differences) out << "\n  " << d.text;
-  out << fmt::format("{}\n{}\n", v.differences.empty() ? "" : "\n",
-                     v.match() ? "Everything ran as predicted and computes what the unsharded "
-                                 "model computes."
-                               : "The run and the prediction, or the numbers, disagree.");
-}
-
-// --- JSON ----------------------------------------------------------------------------------------
-
-namespace {
-
-void write(const Difference& d, JsonWriter& json) {
-  json.object();
-  json.field("kind", to_string(d.kind)).field("rank", d.rank.value);
-  json.field("call", d.position).field("event", d.event).field("fields", d.fields);
-  json.field("text", d.text);
-  json.end();
-}
-
-std::vector<int32_t> numbers_of(const std::vector<Rank>& ranks) {
-  std::vector<int32_t> list;
-  for (const Rank r : ranks) list.push_back(r.value);
-  return list;
-}
-
-// Rows as the prediction counts them are not visible in a call: an element is a row here.
-void write_splits(const Observation& o, JsonWriter& json) {
-  if (!o.sends || !o.recvs) return;
-  json.key("splits").object().field("unit", "rows").field("row_elements", 1);
-  json.field("send", *o.sends).field("recv", *o.recvs).end();
-}
-
-void write(const Observation& o, JsonWriter& json) {
-  json.object();
-  if (o.phase) json.field("phase", *o.phase);
-  json.field("op", info(o.op).name);
-  json.field("family", o.family.value_or(""));
-  json.field("group", numbers_of(o.ranks));
-  if (o.tensor) json.field("tensor", *o.tensor);
-  json.key("microbatch");
-  if (o.microbatch && *o.microbatch >= 0)
-    json.value(*o.microbatch);
-  else
-    json.value(std::nullopt);
-  json.field("ranks", std::vector<int32_t>{o.rank.value});
-  if (o.peer) json.field("peer", o.peer->value);
-  if (o.batch && *o.batch >= 0) json.field("batch", *o.batch);
-  if (o.dtype) json.field("dtype", info(*o.dtype).name);
-  if (o.elements) json.field("elements", *o.elements);
-  json.field("input_bytes", o.input_bytes.value_or(0));
-  json.field("output_bytes", o.output_bytes.value_or(0));
-  write_splits(o, json);
-  if (o.members) json.field("members", *o.members);
-  json.end();
-}
-
-}  // namespace
-
-void write_json(const Verification& v, std::ostream& out) {
-  constexpr auto kLines = JsonWriter::kLines;
-  JsonWriter json(out);
-  json.object(kLines);
-  json.field("schema", "shape2trace.verify/1").field("model", v.model);
-  json.field("backend", v.backend).field("stand_in", v.stand_in).field("match", v.match());
-  json.key("differences").array(kLines);
-  for (const Difference& d : v.differences) write(d, json);
-  json.end();
-  json.field("max_abs_error", v.max_abs_error);
-  json.key("checks").array(kLines);
-  for (const Check& c : v.checks) {
-    json.object().field("name", c.name).field("passed", c.passed).field("figure", c.figure);
-    json.field("tolerance", c.tolerance).field("what", c.text).end();
-  }
-  json.end();
-  json.key("observed").array(kLines);
-  for (const auto& list : v.observed)
-    for (const Observation& o : list) write(o, json);
-  json.end().end();
 }
 
 }  // namespace s2t

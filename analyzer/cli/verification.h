@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/cli/watch.h"
 #include "analyzer/compare/compare.h"
+#include "analyzer/compare/witness.h"
 #include "analyzer/graph/model.h"
 #include "runtime/comm/backend.h"
 #include "runtime/run/checks.h"
@@ -18,6 +20,7 @@ struct VerifyOptions {
   const Backend* backend = nullptr;
   RunOptions run;
   RunHooks hooks;  // for negative controls
+  std::function<void(const std::string& doing)> progress = [](const std::string&) {};
 };
 
 struct Verification {
@@ -26,9 +29,11 @@ struct Verification {
   bool stand_in = false;
   bool reports = true;  // false in a process that is one rank of a run somebody else reports
   bool exact = false;   // numbers were chosen so that nothing rounds
-  std::vector<RankFailure> failures;  // the run did not come to its end
-  std::string output;                 // what ranks that are processes wrote
-  std::vector<Difference> differences;
+  std::vector<RankFailure> failures;    // the run did not come to its end
+  std::string output;                   // what ranks that are processes wrote
+  std::vector<Difference> differences;  // between prediction and the runtime's own record
+  std::vector<Heard> witnesses;         // of this backend, those that took no part included
+  std::map<std::string, std::vector<Disagreement>> disagreements;  // by witness
   std::vector<Check> checks;
   double max_abs_error = 0;
   std::vector<std::vector<Observation>> observed;  // by rank

@@ -9,6 +9,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
 #include "analyzer/cli/plan_options.h"
+#include "analyzer/cli/progress.h"
 #include "analyzer/cli/verification.h"
 
 namespace s2t {
@@ -63,6 +64,13 @@ class ModelFile {
   bool temporary_ = false;
 };
 
+// The line of progress is gone before anything is reported.
+Verification verified(const Model& model, VerifyOptions& options) {
+  Progress progress;
+  options.progress = [&](const std::string& doing) { progress.say(doing); };
+  return verify(model, options);
+}
+
 int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err) {
   const std::string name = arguments.has("--backend") ? arguments.text("--backend") : "host";
   VerifyOptions options;
@@ -78,7 +86,7 @@ int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err)
   options.run.arguments = {"verify", file.path(), "--backend",
                            name,     "--timeout", std::to_string(seconds)};
   for (const std::string& word : plan_words(arguments)) options.run.arguments.push_back(word);
-  const Verification v = verify(model, options);
+  const Verification v = verified(model, options);
   if (!v.reports) return v.failures.empty() ? kOk : kMismatch;
   err << v.output;
   arguments.format == "json" ? write_json(v, out) : write_text(v, out);

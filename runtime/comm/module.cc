@@ -41,10 +41,7 @@ Module refuse(std::string why) {
 }
 
 Module load(const std::string& file) {
-  std::error_code ignored;
-  fs::path found;
-  for (const fs::path& folder : folders())
-    if (found.empty() && fs::exists(folder / file, ignored)) found = folder / file;
+  const std::string found = find_beside(file);
   if (found.empty()) return refuse(fmt::format("{} was not built, or not found here", file));
   void* handle = dlopen(found.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return refuse(dlerror());
@@ -58,6 +55,13 @@ Module load(const std::string& file) {
 }
 
 }  // namespace
+
+std::string find_beside(const std::string& file) {
+  std::error_code ignored;
+  for (const fs::path& folder : folders())
+    if (fs::exists(folder / file, ignored)) return fs::weakly_canonical(folder / file, ignored);
+  return "";
+}
 
 const Module& load_module(const std::string& file) {
   static std::mutex mutex;

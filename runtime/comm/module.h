@@ -16,8 +16,11 @@ struct Module {
   bool loaded() const { return open != nullptr; }
 };
 
-// Looks for `file` ("s2t_mpi.so") in the folders of S2T_MODULE_PATH, beside the executable, in
-// ../lib/shape2trace (installed) and ../runtime (the build tree). Loaded once, never unloaded.
+// Where `file` ("s2t_mpi.so") is: in the folders of S2T_MODULE_PATH, beside the executable, in
+// ../lib/shape2trace (installed) or in runtime and ../runtime (the build tree). "" if nowhere.
+std::string find_beside(const std::string& file);
+
+// Loaded once, never unloaded.
 const Module& load_module(const std::string& file);
 
 Probe probe_module(const std::string& file);

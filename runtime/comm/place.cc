@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace s2t {
@@ -37,6 +38,11 @@ int number(const char* name, int otherwise) {
   return value.empty() ? otherwise : std::atoi(value.c_str());  // of "8(x2)" the 8
 }
 
+bool started(const Launcher& l) {
+  return !text(l.rank).empty() && !text(l.size).empty() &&
+         (l.needs == nullptr || !text(l.needs).empty());
+}
+
 constexpr int kFirstPort = 20'000, kPorts = 10'000;
 
 int port_of(const std::string& job) {
@@ -60,11 +66,13 @@ ControlAddress meeting_point(const Launcher& by, const Place& place) {
 
 }  // namespace
 
+bool is_started_rank() {
+  return std::any_of(std::begin(kLaunchers), std::end(kLaunchers), started);
+}
+
 std::optional<StartedAs> started_as(std::chrono::milliseconds timeout) {
   for (const Launcher& l : kLaunchers) {
-    const bool started = !text(l.rank).empty() && !text(l.size).empty() &&
-                         (l.needs == nullptr || !text(l.needs).empty());
-    if (!started) continue;
+    if (!started(l)) continue;
     StartedAs s;
     s.by = l.by;
     s.place.rank = Rank(number(l.rank, 0));

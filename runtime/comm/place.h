@@ -21,6 +21,9 @@ struct StartedAs {
 // machines have no place to meet (MASTER_ADDR, MASTER_PORT).
 std::optional<StartedAs> started_as(std::chrono::milliseconds timeout);
 
+// Whether this process was started as a rank at all.
+bool is_started_rank();
+
 constexpr const char* kControlVariable = "S2T_CONTROL";  // "host:port:token"
 constexpr const char* kRankVariable = "S2T_RANK";
 constexpr const char* kSizeVariable = "S2T_WORLD_SIZE";

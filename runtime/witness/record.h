@@ -12,7 +12,9 @@
 //   {"witness":"pnccl","kind":"end","rank":1,"lines":1}
 //
 // kind   start, end   once per file; a file without its last `end` is cut short, `lines` counts the
-//                     lines between the two (a file may hold several ends, the last one counts)
+//                     lines between the two (a file may hold several ends, the last one counts).
+//                     A process that is known to be a rank starts its file when the library is
+//                     loaded, so that a rank which does nothing can be told from one not watched.
 //        call         one operation: a collective, or one half of a message, in issue order
 //        uncovered    a call that moves data and that this witness cannot describe: a failure
 //        error        a call that returned an error code at once ("result")
@@ -24,8 +26,7 @@
 // op           all_reduce all_gather reduce_scatter all_to_all broadcast reduce send recv barrier
 // comm, comm_size, comm_rank   name ("" if it has none), size, own rank in it
 // count        argument of the call in elements: all_gather what one rank sends, reduce_scatter
-// what
-//              it receives, all_to_all what it sends to all. bytes = count x size of dtype
+//              what it receives, all_to_all what it sends to all. bytes = count x size of dtype
 // peer         rank in the communicator: root, destination or source; -1 is any
 // reduce       sum, max, min, prod, avg, where it is known
 // send_bytes, recv_bytes       all_to_all and its kin, per rank of the communicator
@@ -100,6 +101,11 @@ class Writer {
   }
   void set_rank(int rank) { rank_ = rank; }
 
+  void begin() {
+    std::lock_guard lock(mutex_);
+    if (rank_ >= 0) open_file();
+  }
+
   // `fill` adds to the line; it runs under the lock, so that `seq` is the order of the file.
   template <class Fill>
   void write(const char* kind, Fill&& fill) {
@@ -134,6 +140,7 @@ class Writer {
       return false;
     }
     put(head("start").add("pid", static_cast<int64_t>(pid_)));
+    ended_ = false;
     return true;
   }
 
@@ -156,8 +163,9 @@ class Writer {
 // Each witness library includes this header once and names itself here.
 Writer& writer();
 
-struct EndAtExit {
-  ~EndAtExit() { writer().end(); }
+struct FromLoadToExit {
+  FromLoadToExit() { writer().begin(); }
+  ~FromLoadToExit() { writer().end(); }
 };
 
 }  // namespace s2t::witness
@@ -167,4 +175,4 @@ struct EndAtExit {
     static auto* instance = new Writer(name);    \
     return *instance;                            \
   }                                              \
-  static s2t::witness::EndAtExit end_at_exit
+  static s2t::witness::FromLoadToExit from_load_to_exit
