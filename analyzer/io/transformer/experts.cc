@@ -22,7 +22,7 @@ void declare_routing(ModelBuilder& b) {
   if (!b.model.routing.empty()) return;
   RoutingDecl& routing = b.model.routing.emplace_back();
   routing.name = "balanced";
-  routing.axis = "ep";
+  routing.axis = std::string("ep");  // GCC 12 takes the literal for uninitialised
   routing.experts = b.a.experts->experts;
   routing.top_k = b.a.experts->top_k;
   routing.pointer = "--ep";
