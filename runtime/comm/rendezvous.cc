@@ -88,25 +88,27 @@ void Rendezvous::run(Lock& lock, Rank rank, Group& group) {
 void Rendezvous::messages(Rank rank, Group& group, int position, std::span<const Call> calls) {
   Lock lock(mutex_);
   throw_if_dead();
-  size_t unfinished = calls.size();
+  const auto batch = std::make_shared<Group::Batch>();
+  batch->unfinished = calls.size();
+  batch->held = true;
   for (const Call& call : calls) {
     note(rank, group, call);
     const bool sends = call.op == CommOp::send;
-    post(group, {&call, sends ? position : call.peer, sends ? call.peer : position, position,
-                 &unfinished});
+    post(group,
+         {call, sends ? position : call.peer, sends ? call.peer : position, position, batch});
   }
   if (dead_) withdraw(group, position);
   throw_if_dead();
-  if (unfinished != 0) wait(lock, rank, group, position);
+  if (batch->held && batch->unfinished != 0) wait(lock, rank, group, position);
 }
 
 void Rendezvous::post(Group& group, Group::Message message) {
   if (dead_ || deliver(group, message)) return;
   group.messages.push_back(message);
-  const int peer = message.call->peer;
+  const int peer = message.call.peer;
   const Call* busy = group.arrived[static_cast<size_t>(peer)];
   if (busy != nullptr && peer != message.owner)
-    fail_locked(mismatch(group, message.owner, *message.call, peer, *busy),
+    fail_locked(mismatch(group, message.owner, message.call, peer, *busy),
                 group.ranks[static_cast<size_t>(message.owner)]);
 }
 
@@ -114,12 +116,12 @@ void Rendezvous::post(Group& group, Group::Message message) {
 bool Rendezvous::deliver(Group& group, const Group::Message& message) {
   const auto other =
       std::find_if(group.messages.begin(), group.messages.end(), [&](const Group::Message& m) {
-        return m.from == message.from && m.to == message.to && m.call->op != message.call->op;
+        return m.from == message.from && m.to == message.to && m.call.op != message.call.op;
       });
   if (other == group.messages.end()) return false;
-  const bool sends = message.call->op == CommOp::send;
-  const Call& send = sends ? *message.call : *other->call;
-  const Call& recv = sends ? *other->call : *message.call;
+  const bool sends = message.call.op == CommOp::send;
+  const Call& send = sends ? message.call : other->call;
+  const Call& recv = sends ? other->call : message.call;
   if (send.count != recv.count || send.dtype != recv.dtype) {
     fail_locked(mismatch(group, message.from, send, message.to, recv),
                 group.ranks[static_cast<size_t>(message.owner)]);
@@ -128,10 +130,19 @@ bool Rendezvous::deliver(Group& group, const Group::Message& message) {
   if (execute_ != nullptr && send.count != 0)
     std::copy_n(static_cast<const std::byte*>(send.in),
                 checked_mul(send.count, size_of(send.dtype)), static_cast<std::byte*>(recv.out));
-  --*message.unfinished;
-  if (--*other->unfinished == 0) release(group.ranks[static_cast<size_t>(other->owner)]);
+  delivered_one_of(group, message);
+  delivered_one_of(group, *other);
   group.messages.erase(other);
   return true;
+}
+
+void Rendezvous::delivered_one_of(Group& group, const Group::Message& message) {
+  Group::Batch& batch = *message.batch;
+  --batch.unfinished;
+  const bool moved_by_others = execute_ == nullptr;
+  if (!batch.held || (batch.unfinished != 0 && !moved_by_others)) return;
+  batch.held = false;
+  release(group.ranks[static_cast<size_t>(message.owner)]);
 }
 
 void Rendezvous::wait(Lock& lock, Rank rank, Group& group, int position) {
@@ -178,8 +189,8 @@ void Rendezvous::check_collective(const Group& group, int position, const Call& 
       return fail_locked(mismatch(group, static_cast<int>(r), *other, position, call), rank);
   }
   for (const Group::Message& m : group.messages)
-    if (m.call->peer == position)
-      return fail_locked(mismatch(group, m.owner, *m.call, position, call), rank);
+    if (m.call.peer == position)
+      return fail_locked(mismatch(group, m.owner, m.call, position, call), rank);
 }
 
 void Rendezvous::fail_if_nobody_can_go_on(Rank found_by) {
@@ -215,9 +226,12 @@ void Rendezvous::finish(Rank rank) {
   fail_if_nobody_can_go_on(rank);
 }
 
-std::string Rendezvous::doing(Rank rank) const {
+std::string Rendezvous::whereabouts(Rank rank) const {
   const Lock lock(mutex_);
-  return doing_locked(rank);
+  const Place& place = places_[rank.at()];
+  const std::string& next = place.annotation.label;
+  if (next.empty() || next == place.label) return "in " + doing_locked(rank);
+  return fmt::format("before {}, after {}", next, doing_locked(rank));
 }
 
 Rank Rendezvous::found_by() const {
@@ -242,14 +256,15 @@ void Rendezvous::fail_locked(const CommError& error, Rank found_by) {
 }
 
 void Rendezvous::note(Rank rank, const Group& group, const Call& call) {
-  places_[rank.at()].last = fmt::format("{} on {}", to_string(call), quoted(group.name));
+  Place& place = places_[rank.at()];
+  place.last = fmt::format("{} on {}", to_string(call), quoted(group.name));
+  place.label = place.annotation.label;
 }
 
 std::string Rendezvous::doing_locked(Rank rank) const {
   const Place& place = places_[rank.at()];
   const std::string call = place.last.empty() ? "its start" : place.last;
-  const std::string& label = place.annotation.label;
-  return label.empty() ? call : fmt::format("{} [{}]", call, label);
+  return place.label.empty() ? call : fmt::format("{} [{}]", call, place.label);
 }
 
 CommError Rendezvous::mismatch(const Group& group, int a, const Call& call_a, int b,

@@ -32,11 +32,15 @@ class Rendezvous {
 
    private:
     friend class Rendezvous;
+    struct Batch {            // messages that one rank posted together
+      size_t unfinished = 0;  // not delivered yet
+      bool held = false;      // the rank waits for them
+    };
     struct Message {
-      const Call* call;
-      int from, to;        // positions in the group
-      int owner;           // position of the rank that posted it
-      size_t* unfinished;  // that rank's count of messages not delivered yet
+      Call call;
+      int from, to;  // positions in the group
+      int owner;     // position of the rank that posted it
+      std::shared_ptr<Batch> batch;
     };
     std::vector<const Call*> arrived;  // by position: the collective it waits in, or null
     size_t present = 0;
@@ -47,7 +51,9 @@ class Rendezvous {
   // Carries out a collective on which all members agree; calls[r] is what member r issued.
   using Execute = void (*)(std::span<const Call* const> calls);
 
-  // With `execute` null nothing is moved: the ranks are only let go together.
+  // With `execute` null nothing is moved: the ranks are only let go together. A batch of messages
+  // is then let go with the first of them that has found its partner: somebody is about to move
+  // that one and may not come to the partner of the next before it has arrived.
   Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute);
 
   // Every call names the global rank that makes it. Those of a rank throw CommError when the world
@@ -63,8 +69,10 @@ class Rendezvous {
   void fail(const CommError& error, Rank found_by);
   void finish(Rank rank);  // this rank will issue nothing more
 
-  std::string doing(Rank rank) const;  // "event 3 (all_reduce of 4 float32 on "tp0")"
-  Rank found_by() const;               // who met the first failure
+  // Of a rank that died: "in all_reduce of 4 float32 on "tp0" [event 3]", or, where it has said
+  // what comes next, "before event 4, after all_reduce of ...".
+  std::string whereabouts(Rank rank) const;
+  Rank found_by() const;  // who met the first failure
   std::optional<CommError> dead() const;
 
  private:
@@ -75,8 +83,9 @@ class Rendezvous {
     bool blocked = false;
     bool finished = false;
     size_t groups_created = 0;
-    Annotation annotation;
-    std::string last;  // the last call issued, in words
+    Annotation annotation;  // what it said last; of the next call, if it differs from `label`
+    std::string last;       // the last call issued, in words
+    std::string label;      // of the last call
   };
 
   void throw_if_dead();
@@ -90,6 +99,7 @@ class Rendezvous {
   void run(Lock& lock, Rank rank, Group& group);
   void post(Group& group, Group::Message message);
   bool deliver(Group& group, const Group::Message& message);
+  void delivered_one_of(Group& group, const Group::Message& message);
   CommError mismatch(const Group& group, int a, const Call& call_a, int b,
                      const Call& call_b) const;
   CommError timeout(Rank rank, const Group& group) const;

@@ -243,6 +243,26 @@ void ring(const Bench& b, Count count, DType dtype) {
   b.expect(second, values(last + 1, count, dtype), dtype, "the second message of a ring");
 }
 
+// One rank's batch is two single messages of its partner, who looks at its data in between: the
+// batch must be under way before all of it has found a partner.
+void halting_partner(const Bench& b, Count count, DType dtype) {
+  if (b.size() < 2 || b.me() > 1) return;
+  const int other = 1 - b.me();
+  const auto out = b.put(values(b.me(), count, dtype), dtype);
+  const auto in = b.room(count, dtype);
+  if (b.me() == 1) {
+    b.group.group_begin();
+    b.group.send(out.data(), count, dtype, other);
+    b.group.recv(in.data(), count, dtype, other);
+    b.group.group_end();
+  } else {
+    b.group.send(out.data(), count, dtype, other);
+    b.group.device().synchronize();
+    b.group.recv(in.data(), count, dtype, other);
+  }
+  b.expect(in, values(other, count, dtype), dtype, "a halting partner");
+}
+
 // 0 to 1 to 2 ..., without a batch.
 void chain(const Bench& b, Count count, DType dtype) {
   const auto data = b.put(values(0, count, dtype), dtype);
@@ -261,6 +281,7 @@ void every_case(const Bench& b, Count count, DType dtype) {
   all_to_alls(b, count, dtype);
   rooted(b, count, dtype);
   ring(b, count, dtype);
+  halting_partner(b, count, dtype);
   chain(b, count, dtype);
   b.group.barrier();
 }
@@ -298,6 +319,7 @@ void large(const Bench& b) {
   all_gather(b, 30'011, DType::bf16);
   reduce_scatter(b, 30'011, DType::i32);
   ring(b, 100'003, DType::f32);
+  halting_partner(b, 100'003, DType::f32);
 }
 
 std::string run(World& world, bool by_messages) {
