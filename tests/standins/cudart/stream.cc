@@ -38,6 +38,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Stream>> leaving;  // destroyed with work that has not ended
 };
 Registry& registry() {
   static auto* instance = new Registry;
@@ -51,7 +52,7 @@ std::shared_ptr<Stream> default_stream() {
 
 std::vector<std::shared_ptr<Stream>> live_streams() {
   std::lock_guard lock(registry().mutex);
-  std::vector<std::shared_ptr<Stream>> result;
+  std::vector<std::shared_ptr<Stream>> result = registry().leaving;
   for (const auto& [handle, stream] : registry().streams) result.push_back(stream);
   return result;
 }
@@ -191,7 +192,12 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   std::lock_guard lock(registry().mutex);
-  return registry().streams.erase(handle) ? usable() : fail(cudaErrorInvalidResourceHandle);
+  auto node = registry().streams.extract(handle);
+  if (node.empty()) return fail(cudaErrorInvalidResourceHandle);
+  auto& leaving = registry().leaving;
+  std::erase_if(leaving, [](const auto& s) { return s->done(s->last_ticket()); });
+  leaving.push_back(std::move(node.mapped()));  // whoever waits for the device waits for it too
+  return usable();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   const cudaError_t error = enqueue_and_wait(handle, [] {});
