@@ -72,9 +72,10 @@ void ControlLink::messages(const GroupPlace& group, const Annotation& annotation
   ask(p);
 }
 
-void ControlLink::fail(const CommError& error) {
+void ControlLink::fail(const CommError& error, const Annotation& next) {
   Packet p = request(Request::fail);
   put_error(p, error);
+  p.put_text(next.phase).put_text(next.label);
   try {
     ask(p);
   } catch (const CommError&) {  // whoever would hear it is gone already

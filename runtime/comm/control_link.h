@@ -23,7 +23,7 @@ class ControlLink final : public Peers {
   size_t create_group(const std::string& name, const std::vector<Rank>& ranks);
   void collective(const GroupPlace& group, const Annotation& annotation, const Call& call);
   void messages(const GroupPlace& group, const Annotation& annotation, std::span<const Call> calls);
-  void fail(const CommError& error);  // never throws
+  void fail(const CommError& error, const Annotation& next);  // never throws
   void finish(const std::string& result);
 
   void put(const std::string& key, const std::string& value) override;

@@ -96,9 +96,9 @@ class HostWorld final : public World {
 // An exception of the body itself ends the world; the world's own end is only passed on.
 void run_rank(Rendezvous& meet, Rank rank, int size, const RankBody& body, RankOutcome& outcome) {
   const auto died = [&](const std::string& what) {
-    const CommError error(CommReason::died,
-                          fmt::format("rank {} died in {}: {}", rank.value, meet.doing(rank), what),
-                          rank);
+    const CommError error(
+        CommReason::died,
+        fmt::format("rank {} died {}: {}", rank.value, meet.whereabouts(rank), what), rank);
     meet.fail(error, rank);
     outcome.failure = {rank, error.reason(), error.what()};
   };

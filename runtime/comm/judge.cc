@@ -161,10 +161,14 @@ Packet Judge::carry_out(Rank rank, Request request, Packet& packet) {
     case Request::get:
       reply.put_text(get(packet.get_text()));
       break;
-    case Request::fail:
-      fail_rank(rank, get_error(packet));
+    case Request::fail: {
+      const CommError error = get_error(packet);
+      if (const Annotation next = get_annotation(packet); !next.label.empty())
+        meet_.annotate(rank, next);
+      fail_rank(rank, error);
       wait_for_the_others();
       break;
+    }
     case Request::finish: {
       const std::lock_guard lock(mutex_);
       seats_[rank.at()].outcome.result = packet.get_text();
@@ -206,8 +210,8 @@ std::string Judge::get(const std::string& key) {
 void Judge::fail_rank(Rank rank, const CommError& said) {
   const bool own = said.reason() == CommReason::died && said.culprit() == rank;
   const CommError error = own ? CommError(CommReason::died,
-                                          fmt::format("rank {} died in {}: {}", rank.value,
-                                                      meet_.doing(rank), said.what()),
+                                          fmt::format("rank {} died {}: {}", rank.value,
+                                                      meet_.whereabouts(rank), said.what()),
                                           rank)
                               : said;
   meet_.fail(error, rank);

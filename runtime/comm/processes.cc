@@ -38,21 +38,28 @@ CommError as_error(Rank rank, std::exception_ptr thrown) {
   }
 }
 
+// `next` is what the rank said of itself last, also when it throws.
 std::string run_body(const Place& place, ControlLink& link, Transport& transport,
-                     const RankBody& body) {
+                     const RankBody& body, Annotation& next) {
   ProcessWorld world(place, link, transport);
-  return body(world);
+  try {
+    return body(world);
+  } catch (...) {
+    next = world.annotation();
+    throw;
+  }
 }
 
 // After a failure the transport may hold operations that never end, so nothing is torn down.
 std::optional<CommError> run_rank(const Place& place, const std::string& file, ControlLink& link,
                                   const RankBody& body) {
   const Module& module = load_module(file);
+  Annotation next;
   try {
     if (!module.loaded()) throw CommError(CommReason::transport, module.why_not, place.rank);
     std::unique_ptr<Transport> transport(module.open(&place, &link));
     try {
-      const std::string result = run_body(place, link, *transport, body);
+      const std::string result = run_body(place, link, *transport, body, next);
       link.finish(result);
     } catch (...) {
       transport.release();
@@ -62,7 +69,7 @@ std::optional<CommError> run_rank(const Place& place, const std::string& file, C
     return std::nullopt;
   } catch (...) {
     const CommError error = as_error(place.rank, std::current_exception());
-    link.fail(error);
+    link.fail(error, next);
     return error;
   }
 }

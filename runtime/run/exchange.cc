@@ -130,7 +130,9 @@ Exchange::Exchange(World& world, const Graph& graph, const Forward& forward,
       forward_(forward),
       options_(options),
       rank_(world.rank()),
-      groups_(recorded_, graph, forward) {}
+      groups_(recorded_, graph, forward) {
+  look_ahead();
+}
 
 std::vector<TaggedCall> Exchange::calls() const {
   std::vector<TaggedCall> list;
@@ -141,17 +143,26 @@ std::vector<TaggedCall> Exchange::calls() const {
 
 // --- one call ------------------------------------------------------------------------------------
 
+// Predicted ids are only names here.
+std::string Exchange::name_of_call(size_t number) const {
+  const auto me = rank_.at();
+  const bool known = me < options_.event_ids.size() && number < options_.event_ids[me].size();
+  return known ? fmt::format("event {}", options_.event_ids[me][number])
+               : fmt::format("call {}", number);
+}
+
+// What fails between two calls fails on the way to the next.
+void Exchange::look_ahead() {
+  recorded_.annotate({"", name_of_call(recording_.calls.size())});
+}
+
 void Exchange::announce(Tag tag, const Family& family) {
   const std::string& group = groups_.of(family).name();
   const size_t number = recording_.calls.size();
+  recorded_.annotate({tag.phase, fmt::format("{} {}", name_of_call(number), group)});
   const auto& failure = options_.hooks.failure;
   if (failure && failure->rank == rank_ && failure->call == number)
     make_trouble(world_, failure->trouble);
-  const auto me = rank_.at();
-  const bool known = me < options_.event_ids.size() && number < options_.event_ids[me].size();
-  recorded_.annotate(
-      {tag.phase, known ? fmt::format("event {} {}", options_.event_ids[me][number], group)
-                        : fmt::format("call {} {} ({})", number, group, tag.tensor)});
   tag.family = family.name;
   tags_.push_back(std::move(tag));
 }
@@ -190,6 +201,7 @@ Tensor Exchange::call(const Family& family, const Ask& ask, const Tensor& in, co
       throw Fault("no conversion issues this collective");
   }
   to.bring_back(result);
+  look_ahead();
   return result;
 }
 
@@ -368,6 +380,7 @@ void Exchange::messages(std::vector<Message>& list, bool batched) {
     staged[i].bring_back(wires[i]);
     list[i].data = off_the_wire(list[i], wires[i]);
   }
+  look_ahead();
 }
 
 }  // namespace s2t

@@ -54,7 +54,9 @@ class Exchange {
   };
   Tensor call(const Family& family, const Ask& ask, const Tensor& in, const Shape& out,
               const Tag& tag);
+  std::string name_of_call(size_t number) const;
   void announce(Tag tag, const Family& family);
+  void look_ahead();
   bool skipped(const Tag& tag) const;
 
   Tensor step(TensorId value, const Tensor& local, const Step& s, const Tag& tag);

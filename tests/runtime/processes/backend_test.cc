@@ -139,6 +139,20 @@ TEST_P(Faults, ARankThatThrowsIsNamedWithItsEvent) {
   EXPECT_EQ(result.failures.at(0).rank, Rank(2));
 }
 
+TEST_P(Faults, ARankThatSaidWhatComesNextIsNamedWithThat) {
+  const RunResult result = run(2, [](World& world, Communicator& all) {
+    world.annotate({"backward", "event 7"});
+    sum(all);
+    world.annotate({"", "event 8"});
+    if (world.rank() == Rank(1)) throw std::runtime_error("boom");
+    sum(all);
+  });
+  if (!result.reports) return;
+  expect_all_stop(
+      result, 2, CommReason::died,
+      AllOf(HasSubstr("rank 1 died before event 8, after all_reduce"), HasSubstr("[event 7]")));
+}
+
 TEST_P(Faults, AKilledProcessIsNamedAndTheOthersStop) {
   const RunResult result = run(3, [](World& world, Communicator& all) {
     sum(all);
