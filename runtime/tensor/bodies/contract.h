@@ -48,7 +48,7 @@ struct Contract {
  private:
   // An odometer over the summed factors, the last fastest.
   S2T_HD T sum(const int64_t* from) const {
-    T total = 0;
+    double total = 0;  // of very many terms, where a loss is a mean
     const int64_t n = summed();
     for (int64_t i = 0; i < n; ++i) {
       int64_t at[kMaxTerms], rest = i;
@@ -62,7 +62,7 @@ struct Contract {
       for (int t = 0; t < terms; ++t) p *= in[t][at[t]];
       total += p;
     }
-    return total;
+    return T(total);
   }
 };
 

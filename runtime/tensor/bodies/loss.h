@@ -14,12 +14,12 @@ struct Squares {  // sum((y - target)^2) / count; target may be null. One item.
   int64_t n;
   double count;
   S2T_HD void operator()(int64_t) const {
-    T sum = 0;
+    double sum = 0;  // of very many terms
     for (int64_t i = 0; i < n; ++i) {
-      const T d = y[i] - (target ? target[i] : T(0));
+      const double d = y[i] - (target ? target[i] : T(0));
       sum += d * d;
     }
-    loss[0] = sum / T(count);
+    loss[0] = T(sum / count);
   }
 };
 
