@@ -1,8 +1,10 @@
 // `doctor`: which backends and outside programs are usable here, and why not.
+#include <fmt/format.h>
 
 #include "analyzer/cli/listing.h"
 #include "analyzer/cli/outside.h"
 #include "runtime/comm/backend.h"
+#include "runtime/comm/witnesses.h"
 
 namespace s2t {
 namespace {
@@ -30,11 +32,21 @@ std::vector<std::string> backend_row(const Backend& backend) {
   return {std::string(backend.name), "backend", usable, std::string(backend.summary), probe.why};
 }
 
+// A library that is there may still have nothing to watch: that is said with its backend.
+std::vector<std::string> witness_row(const Witness& witness) {
+  const std::string library = library_of(witness);
+  const std::string because =
+      library.empty() ? fmt::format("{} was not built, or not found here", witness.file) : library;
+  return {std::string(witness.name), "witness", library.empty() ? "no" : "yes",
+          fmt::format("of {}: {}", witness.backend, witness.sees), because};
+}
+
 }  // namespace
 
 int run_doctor(const Arguments& arguments, std::ostream& out, std::ostream&) {
   Rows rows{{"name", "kind", "usable", "purpose", "because"}, {}};
   for (const Backend& b : backends()) rows.rows.push_back(backend_row(b));
+  for (const Witness& w : witnesses()) rows.rows.push_back(witness_row(w));
   for (const Tool& t : kTools) rows.rows.push_back(tool_row(t));
   print_rows(rows, arguments, "shape2trace.doctor/1", {}, out);
   return kOk;
