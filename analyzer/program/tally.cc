@@ -1,7 +1,6 @@
 #include "analyzer/program/tally.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -41,16 +40,21 @@ std::vector<std::vector<Run>> runs_by_pipeline_rank(const Program& program,
 
 // Launches of point-to-point operations per pipeline rank.
 std::vector<Count> launches_by_pipeline_rank(const Program& program) {
-  std::vector<Count> launches(static_cast<size_t>(program.pipeline_ranks), 0);
-  std::set<std::pair<int32_t, int32_t>> batches;
+  const auto ranks = static_cast<size_t>(program.pipeline_ranks);
+  std::vector<Count> launches(ranks, 0);
+  std::vector<std::vector<bool>> seen(ranks);  // batches of a rank
   for (const StepAction& a : program.order) {
     const size_t messages = border(program.stages[static_cast<size_t>(a.stage)], a.kind).size();
     if (messages == 0) continue;
-    Count& count = launches[static_cast<size_t>(a.pipeline_rank)];
-    if (!program.batched_p2p)
-      count += messages;
-    else if (batches.insert({a.pipeline_rank, a.batch}).second)
-      ++count;
+    const auto rank = static_cast<size_t>(a.pipeline_rank);
+    if (!program.batched_p2p) {
+      launches[rank] += messages;
+      continue;
+    }
+    const auto batch = static_cast<size_t>(a.batch + 1);
+    if (batch >= seen[rank].size()) seen[rank].resize(2 * batch + 16);
+    if (!seen[rank][batch]) ++launches[rank];
+    seen[rank][batch] = true;
   }
   return launches;
 }
@@ -91,9 +95,11 @@ std::vector<Cut> cuts_of(const Program& program, const std::vector<std::vector<R
   std::vector<Cut> cuts;
   if (const Axis* axis = program.mesh.find(program.pipeline_axis))
     for (int64_t c = 0; c < axis->size; ++c) add_cut(cuts, {axis->name, axis->atoms, {c}});
+  const AtomSet told_apart = cuts.empty() ? 0 : cuts.front().atoms;  // one by one already
   for (const std::vector<Run>& mine : runs)
     for (const Run& run : mine)
-      for (const RankSet::Along& along : run.event->ranks.along) add_cut(cuts, along);
+      for (const RankSet::Along& along : run.event->ranks.along)
+        if (along.atoms != told_apart) add_cut(cuts, along);
   return cuts;
 }
 
@@ -148,16 +154,14 @@ std::vector<RankClass> empty_classes(const Mesh& mesh, const std::vector<Cut>& c
 // Everything a question about one rank needs, computed once.
 struct Tally {
   explicit Tally(const Program& p, const Selection& selection = {})
-      : program(p),
-        runs(runs_by_pipeline_rank(p, selection)),
-        launches(launches_by_pipeline_rank(p)) {}
+      : program(p), runs(runs_by_pipeline_rank(p, selection)) {}
 
   size_t pipeline_rank(Rank rank) const {
     const Axis* axis = program.mesh.find(program.pipeline_axis);
     return axis ? static_cast<size_t>(program.mesh.coordinate(rank, axis->atoms)) : 0;
   }
 
-  void fill(RankClass& c) const {
+  void fill(RankClass& c, const std::vector<Count>& launches) const {
     const size_t p = pipeline_rank(c.example);
     for (const Run& run : runs[p]) {
       if (!contains(run.event->ranks, program.mesh, c.example)) continue;
@@ -171,7 +175,6 @@ struct Tally {
 
   const Program& program;
   std::vector<std::vector<Run>> runs;
-  std::vector<Count> launches;
 };
 
 // Takes the ranks of `other` if it counts the same and differs along one axis only.
@@ -269,13 +272,18 @@ Rows rows_of(const Tally& tally, const Grouping& grouping, const RankClass& c) {
 }  // namespace
 
 Occurrences count_actions(const Program& program) {
-  Occurrences all;
+  constexpr size_t kKinds = static_cast<size_t>(SpanKind::recv_gradient) + 1;
+  std::vector<Occurrence> counted(program.stages.size() * kKinds);
   for (const StepAction& a : program.order) {
-    Occurrence& o = all[{a.stage, a.kind}];
+    Occurrence& o = counted[static_cast<size_t>(a.stage) * kKinds + static_cast<size_t>(a.kind)];
     o.times += 1;
     o.pipeline_rank = a.pipeline_rank;
     o.peer = a.peer;
   }
+  Occurrences all;
+  for (size_t i = 0; i < counted.size(); ++i)
+    if (counted[i].times > 0)
+      all[{static_cast<int32_t>(i / kKinds), static_cast<SpanKind>(i % kKinds)}] = counted[i];
   return all;
 }
 
@@ -320,7 +328,8 @@ Count count_events(const Program& program, const Selection& selection) {
 std::vector<RankClass> rank_classes(const Program& program) {
   const Tally tally(program);
   std::vector<RankClass> classes = empty_classes(program.mesh, cuts_of(program, tally.runs));
-  for (RankClass& c : classes) tally.fill(c);
+  const std::vector<Count> launches = launches_by_pipeline_rank(program);
+  for (RankClass& c : classes) tally.fill(c, launches);
   return classes;
 }
 
@@ -343,7 +352,7 @@ std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& m
 RankClass class_of(const Program& program, Rank rank) {
   RankClass c;
   c.example = rank;
-  Tally(program).fill(c);
+  Tally(program).fill(c, launches_by_pipeline_rank(program));
   return c;
 }
 
