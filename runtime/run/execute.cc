@@ -13,7 +13,8 @@ namespace {
 class TrainingStep {
  public:
   TrainingStep(World& world, const Graph& graph, const Forward& forward, const StepOptions& options)
-      : graph_(graph),
+      : world_(world),
+        graph_(graph),
         forward_(forward),
         options_(options),
         exchange_(world, graph, forward, options),
@@ -95,8 +96,15 @@ class TrainingStep {
     around.op = [this, microbatch](OpId op) {
       return LocalOp(graph_, forward_, op, exchange_.rank(), microbatch);
     };
-    around.before_forward = [this](OpId op) { sync_.before_forward(op); };
-    around.before_backward = [this](OpId op) { sync_.before_backward(op); };
+    // An op may take long, and this rank may be the last one alive.
+    around.before_forward = [this](OpId op) {
+      world_.check_alive();
+      sync_.before_forward(op);
+    };
+    around.before_backward = [this](OpId op) {
+      world_.check_alive();
+      sync_.before_backward(op);
+    };
     around.after_backward = [this](OpId op) { sync_.after_backward(op); };
     around.parameter_ready = [this](TensorId p, std::vector<Gradient> arrived) {
       sync_.parameter_ready(p, std::move(arrived));
@@ -208,6 +216,7 @@ class TrainingStep {
       if (!list[i].send) (*into[i].second)[into[i].first] = std::move(list[i].data);
   }
 
+  World& world_;
   const Graph& graph_;
   const Forward& forward_;
   const StepOptions& options_;
