@@ -44,7 +44,7 @@ struct Command {
   std::string_view name;
   std::vector<std::string_view> operands;  // "MODEL", "EVENT"
   std::string_view summary;                // one line
-  std::string_view example;                // a whole command line
+  std::string_view example;                // whole command lines, the second indented by two
   std::vector<std::string> (*formats)();   // its default first
   std::span<const OptionDef> options;      // besides the common ones
   // Writes the result to `out` and remarks to `err`; returns the exit code.

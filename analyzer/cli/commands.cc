@@ -183,7 +183,9 @@ CommandTable report_commands() {
       {"predict",
        {"MODEL"},
        "the collectives of one training step: kind, group, order, bytes, cause",
-       "shape2trace predict models/tp_ar_b128.json",
+       "shape2trace predict models/tp_ar_b128.json\n"
+       "  shape2trace predict models/tp_pp_dp_8ranks.json --stage 1 --module pipeline\n"
+       "  shape2trace predict models/tp_sp_b128.json --format chakra --rank 0 -o step.0.et",
        predict_formats,
        and_plan<kPredictOptions>(),
        run_predict},

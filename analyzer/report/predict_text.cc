@@ -128,6 +128,8 @@ void print_events(const Page& page) {
   std::vector<Rows> splits;
   const bool microbatches = page.program.microbatches > 1;
   const std::set<int64_t> batches = shared_batches(page);
+  // Names of many layers are long, and the line is full.
+  const bool large = page.program.mesh.world() > kExplicitRanks;
   for_each_event(page.program, [&](const Event& e) {
     if (!selects(page.selection, page.program, e)) return;
     ids_of_cause[e.cause].push_back(e.id);
@@ -135,8 +137,9 @@ void print_events(const Page& page) {
     table.row({std::to_string(e.id), std::string(to_string(e.phase)),
                microbatches && e.microbatch ? std::to_string(*e.microbatch) : "",
                batches.count(e.batch) ? std::to_string(e.batch) : "", std::string(info(e.op).name),
-               page.family(e), who(page, e), subject(e), moved(e), commas(e.volume.input_bytes),
-               commas(e.volume.output_bytes), commas(e.volume.wire_bytes)});
+               page.family(e), who(page, e), subject(e), large ? "" : moved(e),
+               commas(e.volume.input_bytes), commas(e.volume.output_bytes),
+               commas(e.volume.wire_bytes)});
   });
   if (table.empty()) return;
   page.heading("Events", page.selection.rank
