@@ -47,7 +47,7 @@ void print_help(const CommandTable& table, std::ostream& out) {
       << "\nExit codes: 0 as predicted, 1 a mismatch was found, 2 a user error, 3 a "
          "fault of ours,\n            77 something this machine lacks.\n"
          "\nFor example:\n  "
-      << table.front().example << "\n  shape2trace COMMAND --help\n";
+      << first_example(table.front()) << "\n  shape2trace COMMAND --help\n";
 }
 
 void print_help(const Command& command, std::ostream& out) {

@@ -10,6 +10,7 @@
 
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
+#include "analyzer/cli/help.h"
 
 namespace s2t {
 namespace {
@@ -140,7 +141,7 @@ void check_operands(const Command& command, const std::vector<std::string>& oper
   const std::string name(command.name);
   if (operands.size() < command.operands.size())
     refuse(name, "no " + std::string(command.operands[operands.size()]) + " is given", "",
-           "For example: " + std::string(command.example) + ".", "missing-operand");
+           "For example: " + first_example(command) + ".", "missing-operand");
   if (operands.size() > command.operands.size())
     refuse(name, "one operand too many, " + s2t::quoted(operands[command.operands.size()]), "",
            or_help("", name), "extra-operand");
