@@ -124,10 +124,12 @@ std::vector<Count> Routing::dispatch_recv(int64_t rank) const {
 }
 
 Count Routing::rows_at_source(int64_t source) const {
-  return sum(dispatch_send(source));
+  return sum(rows[static_cast<size_t>(source)]);
 }
 Count Routing::rows_at_expert(int64_t rank) const {
-  return sum(dispatch_recv(rank));
+  Count n = 0;
+  for (const auto& sent : rows) n += sent[static_cast<size_t>(rank)];
+  return n;
 }
 
 int64_t Routing::hottest() const {

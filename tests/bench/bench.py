@@ -49,7 +49,15 @@ def llama(dp, microbatches):
             "--global-batch", str(dp * microbatches)]
 
 
+# The sizes of DeepSeek-V3 with plain attention: 61 layers of 256 experts.
+EXPERTS_256 = {"model_type": "mixtral", "hidden_size": 7168, "intermediate_size": 2048,
+               "num_attention_heads": 128, "num_key_value_heads": 128, "num_hidden_layers": 61,
+               "vocab_size": 129280, "num_local_experts": 256, "num_experts_per_tok": 8}
+EXPERT_PLAN = ["--profile", "megatron", "--pp", "16", "--ep", "64", "--dp", "128", "--seq", "4096",
+               "--stage-layers", "3,14x4,2", "--global-batch", "8192"]
+
 GENERATED = {"llama_405b": lambda: LLAMA_405B,
+             "experts_256": lambda: EXPERTS_256,
              "mlp1000_65536": lambda: mlp("mlp1000_65536", 1000, 8, 8192),
              "mlp1000_512": lambda: mlp("mlp1000_512", 1000, 8, 64),
              "mlp500_512": lambda: mlp("mlp500_512", 500, 8, 64)}
@@ -69,6 +77,8 @@ ROWS = [
      ["predict", *llama(128, 256), "--summary"], ""),
     ("Llama 405B, all events of a rank, JSON", "llama_405b",
      ["predict", *llama(128, 16), "--expand", "--format", "json", "--rank", "0"], "500 ms"),
+    ("256 experts, 2,048 ranks, summary", "experts_256", ["predict", *EXPERT_PLAN, "--summary"],
+     "100 ms"),
 ]
 RATIOS = [("65,536 ranks : 512 ranks", 1, 2), ("1,000 layers : 500 layers", 2, 3),
           ("Llama 405B, 131,072 ranks : 16,384 ranks", 5, 4),
