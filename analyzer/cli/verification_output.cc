@@ -1,10 +1,29 @@
 // What `verify` found, as text and as JSON.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analyzer/cli/verification.h"
 #include "analyzer/report/json_writer.h"
 
 namespace s2t {
+namespace {
+
+// The cause, which most ranks only repeat, and what others have to add.
+void write_failures(const std::vector<RankFailure>& failures, std::ostream& out) {
+  std::vector<int32_t> stopped;
+  for (const RankFailure& f : failures) {
+    const bool first = &f == &failures.front();
+    if (first || f.text != failures.front().text)
+      out << fmt::format("rank {} {}: {}\n", f.rank.value, name_of(f.reason), f.text);
+    else
+      stopped.push_back(f.rank.value);
+  }
+  if (!stopped.empty())
+    out << fmt::format("That stopped rank{} {} too.\n", stopped.size() == 1 ? "" : "s",
+                       fmt::join(stopped, ", "));
+}
+
+}  // namespace
 
 // --- text ----------------------------------------------------------------------------------------
 
@@ -13,9 +32,7 @@ void write_text(const Verification& v, std::ostream& out) {
   if (v.stand_in)
     out << "These are stand-ins of CUDA, cuBLAS and NCCL on the CPU: no evidence about any GPU.\n";
   out << "\n";
-  for (const RankFailure& f : v.failures)
-    out << fmt::format("rank {} {}: {}\n", f.rank.value, name_of(f.reason), f.text);
-  if (!v.failures.empty()) return;
+  if (!v.failures.empty()) return write_failures(v.failures, out);
   out << fmt::format("  {:<16} {:<6} {:>11} {:>11}  {}\n", "check", "result", "figure", "allowed",
                      "what");
   for (const Check& c : v.checks)

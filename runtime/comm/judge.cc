@@ -206,14 +206,17 @@ std::string Judge::get(const std::string& key) {
   return keys_[key];
 }
 
-// What a rank says of its own end. An exception of its body is told with where it stood.
+// What a rank says of its own end: an exception of its body, or, first of all, that MPI, NCCL or
+// CUDA refused or did not end a call. It is told with where the rank stood.
 void Judge::fail_rank(Rank rank, const CommError& said) {
-  const bool own = said.reason() == CommReason::died && said.culprit() == rank;
-  const CommError error = own ? CommError(CommReason::died,
-                                          fmt::format("rank {} died {}: {}", rank.value,
-                                                      meet_.whereabouts(rank), said.what()),
-                                          rank)
-                              : said;
+  const bool died = said.reason() == CommReason::died && said.culprit() == rank;
+  const bool own = died || (!meet_.dead() && !said.culprit().valid());
+  const CommError error =
+      own ? CommError(said.reason(),
+                      fmt::format("rank {} {}{}: {}", rank.value, died ? "died " : "",
+                                  meet_.whereabouts(rank), said.what()),
+                      rank)
+          : said;
   meet_.fail(error, rank);
   {
     const std::lock_guard lock(mutex_);

@@ -1,0 +1,83 @@
+"""What `verify` says when something is absent, and when a rank fails.
+
+Usage: faults.py PROGRAM MPI_MODULE STANDINS MODEL    ("-" for what was not built)
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def run(program, model, backend, *more, **variables):
+    done = subprocess.run([program, "verify", model, "--backend", backend, *more],
+                          env={**os.environ, **variables}, text=True, capture_output=True,
+                          timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Judge:
+    def __init__(self):
+        self.bad = 0
+
+    def expect(self, what, outcome, code, *sentences):
+        text = outcome[1] + outcome[2]
+        missing = [s for s in sentences if s not in text]
+        ok = outcome[0] == code and not missing
+        self.bad += not ok
+        print(f"{what:<34} {'ok' if ok else f'FAILED: exit {outcome[0]}, without {missing}: {text}'}")
+
+
+def absent(judge, program, mpi_module, model):
+    """A program that stands alone, then with one module and no witness."""
+    with tempfile.TemporaryDirectory() as folder:
+        alone = str(shutil.copy(program, folder))
+        judge.expect("no MPI module", run(alone, model, "mpi"), 77,
+                     "backend mpi cannot run here: s2t_mpi.so was not built, or not found here")
+        judge.expect("no NCCL module", run(alone, model, "nccl"), 77, "s2t_nccl.so was not built")
+        judge.expect("host needs neither", run(alone, model, "host"), 0, "Everything ran as predicted")
+        if mpi_module == "-":
+            return
+        shutil.copy(mpi_module, folder)
+        judge.expect("no mpirun", run(alone, model, "mpi", PATH="/nowhere"), 77,
+                     "mpirun is not in PATH")
+        judge.expect("no MPI witness", run(alone, model, "mpi"), 0,
+                     "Witness pmpi took no part: libs2t_pmpi.so was not built, or not found here.")
+
+
+def failing(judge, program, standins, model):
+    """Stand-ins that play the faults of a GPU."""
+    def nccl(fault, *more):
+        return run(program, model, "nccl", "--timeout", "3", *more, LD_LIBRARY_PATH=standins,
+                   S2T_STANDIN_FAULT=fault)
+
+    judge.expect("no driver", nccl("no_driver"), 77, "no NVIDIA driver")
+    judge.expect("an old NCCL", nccl("nccl_version=21703"), 77, "NCCL 2.17.3 is too old")
+    judge.expect("a rank is killed", nccl("die=1:1"), 1,
+                 "rank 1 died in all_reduce (sum) of 4,096 float32 on \"tp0\" [event 0 tp0]: its "
+                 "process was ended by signal 9 (Killed)", "That stopped rank 0 too.")
+    judge.expect("a kernel never ends", nccl("stall=1:1"), 1,
+                 "in all_reduce (sum) of 4,096 float32 on \"tp0\" [event 0 tp0]: the GPU did not end its "
+                 "work in time")
+    judge.expect("out of memory", nccl("oom=20000"), 1, "out of memory: ", "before event 0 tp0, after")
+    judge.expect("no cuBLAS", nccl("no_cublas"), 1, "cublasCreate: ")
+    code, out, _ = nccl("die=1:1", "--format", "json")
+    report = json.loads(out)
+    cause = report["failures"][0]
+    judge.expect("the same in JSON", (code, out, ""), 1, '"match": false', '"checks": []')
+    judge.expect("its cause comes first", (cause["rank"], cause["reason"], ""), 1, "died")
+
+
+def main(program, mpi_module, standins, model):
+    judge = Judge()
+    absent(judge, program, mpi_module, model)
+    if standins != "-":
+        failing(judge, program, standins, model)
+    return 1 if judge.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(str, map(lambda a: a if a == "-" else Path(a).resolve(), sys.argv[1:]))))
