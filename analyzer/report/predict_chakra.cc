@@ -49,7 +49,7 @@ class Node {
  public:
   Node(uint64_t id, std::string_view name, NodeType type) {
     node_.number(kId, id);
-    node_.text(kNodeName, name);
+    node_.text(kNodeName, valid_utf8(name));
     node_.number(kType, type);
   }
   void waits_for(const std::vector<uint64_t>& ids) { node_.packed(kDataDeps, ids); }
@@ -67,7 +67,7 @@ class Node {
   void text(std::string_view name, std::string_view value) {
     ProtobufMessage attr;
     attr.text(kName, name);
-    attr.text(kString, value);
+    attr.text(kString, valid_utf8(value));
     node_.message(kAttr, attr);
   }
   void list(std::string_view name, const std::vector<uint64_t>& values) {
@@ -177,7 +177,7 @@ class Trace {
   void describe(Node& node, const Event& e) const {
     node.text("pg_name", std::to_string(numbers_.at(e.family)));
     node.text("pg_desc", program_.families.at(e.family).name);
-    node.text("owner", valid_utf8(owner_of(e)));
+    node.text("owner", owner_of(e));
     node.text("dtype", info(e.dtype).name);
     node.number("elements", kUint64, e.volume.elements);
     node.number("output_bytes", kUint64, e.volume.output_bytes);
