@@ -42,9 +42,7 @@ class Judge:
                               timeout=120).stdout
 
     def json(self, *words):
-        program = json.loads(self.text("--format", "json", *words))
-        jsonschema.validate(program, self.schema)
-        return program
+        return json.loads(self.text("--format", "json", *words))
 
 
 def add_up(events, key):
@@ -69,6 +67,7 @@ def belongs(event, pattern):
 
 def judge(judge, stages, world):
     summary = judge.json("--summary")
+    jsonschema.validate(summary, judge.schema)
     of_stage = []
     for stage in range(stages):
         rank = str(world // stages * stage)
