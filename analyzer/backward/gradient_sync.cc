@@ -7,24 +7,13 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/backward/buckets.h"
 #include "analyzer/backward/sharding_units.h"
+#include "analyzer/backward/sync_remarks.h"
 #include "analyzer/base/text.h"
 
 namespace s2t {
 namespace {
-
-// One parameter on one stage, with the gradient that arrived there.
-struct Leaf {
-  TensorId parameter;
-  int stage = 0;
-  Layout gradient;
-  Layout wanted;      // the parameter's own layout
-  AtomSet data = 0;   // reduced by this layer, partial here
-  AtomSet model = 0;  // model axes of the global convention, partial here
-  OpId ready;         // op after whose backward it is complete
-  DType dtype = DType::f32;
-  Shape local;  // of the gradient on one rank
-};
 
 Shape flat(Count n) {
   return {static_cast<int64_t>(n)};
@@ -41,14 +30,20 @@ class SyncPlanner {
       case SyncKind::none:
         break;
       case SyncKind::per_parameter:
-        for (const Leaf& leaf : leaves_) reduce_alone(leaf);
+        for (const GradientLeaf& leaf : leaves_) reduce_alone(leaf);
         break;
       case SyncKind::bucketed:
-        for (const Bucket& b : buckets()) reduce(b, Collective::all_reduce);
+        for (const Bucket& b : cut_into_buckets(decl_, leaves_)) reduce(b, Collective::all_reduce);
         break;
       case SyncKind::zero1:
       case SyncKind::zero2:
-        for (const Bucket& b : buckets()) reduce(b, Collective::reduce_scatter);
+        for (const Bucket& b : cut_into_buckets(decl_, leaves_))
+          reduce(b, decl_.whole_gradients ? Collective::all_reduce : Collective::reduce_scatter);
+        break;
+      case SyncKind::zero3:
+        gather_modules();
+        for (const Bucket& b : cut_into_buckets(decl_, leaves_))
+          reduce(b, Collective::reduce_scatter);
         break;
       case SyncKind::fsdp:
         shard_fully();
@@ -56,9 +51,8 @@ class SyncPlanner {
     }
     reduce_on_model_axes();
     reduce_tied();
-    if (decl_.kind == SyncKind::zero1 || decl_.kind == SyncKind::zero2)
-      for (const Bucket& b : buckets()) update(b);
-    remark();
+    update_parameters();
+    out_.remarks = remarks_on_sync(graph_, backward_, leaves_);
     return std::move(out_);
   }
 
@@ -83,17 +77,17 @@ class SyncPlanner {
     return first;
   }
 
-  Leaf leaf_of(TensorId p, int stage, const Layout& gradient) const {
+  GradientLeaf leaf_of(TensorId p, int stage, const Layout& gradient) const {
     const Value& v = graph_.value(p);
-    Leaf leaf{p,
-              stage,
-              gradient,
-              v.layout,
-              0,
-              0,
-              {},
-              decl_.dtype.value_or(v.dtype),
-              local_shape(v.shape, v.layout, graph_.mesh)};
+    GradientLeaf leaf{p,
+                      stage,
+                      gradient,
+                      v.layout,
+                      0,
+                      0,
+                      {},
+                      decl_.dtype.value_or(v.dtype),
+                      local_shape(v.shape, v.layout, graph_.mesh)};
     const AtomSet allowed = sync_atoms(graph_, p);
     for (size_t i = 0; i < graph_.atoms(); ++i) {
       const AtomIndex a(i);
@@ -109,7 +103,7 @@ class SyncPlanner {
 
   // --- one call each -----------------------------------------------------------------------------
 
-  SyncCall call_for(const Leaf& leaf, SyncCall::Purpose purpose, Collective op,
+  SyncCall call_for(const GradientLeaf& leaf, SyncCall::Purpose purpose, Collective op,
                     AtomSet atoms) const {
     SyncCall call;
     call.purpose = purpose;
@@ -139,10 +133,19 @@ class SyncPlanner {
 
   bool every_microbatch() const {
     return decl_.every_microbatch.value_or(decl_.kind == SyncKind::zero2 ||
-                                           decl_.kind == SyncKind::fsdp);
+                                           decl_.kind == SyncKind::zero3 || fully_sharded());
   }
 
-  void reduce_alone(const Leaf& leaf) {
+  bool fully_sharded() const { return decl_.kind == SyncKind::fsdp; }
+
+  OpId end_of_backward(int stage) const {
+    OpId last;
+    for (const BackwardStep& step : backward_.steps)
+      if (step.kind == BackwardStep::Kind::op && graph_.op(step.op).stage == stage) last = step.op;
+    return last;
+  }
+
+  void reduce_alone(const GradientLeaf& leaf) {
     if (!leaf.data) return;
     SyncCall call = call_for(leaf, SyncCall::Purpose::data, Collective::all_reduce, leaf.data);
     call.elements = elements(leaf.local);
@@ -160,63 +163,23 @@ class SyncPlanner {
 
   // --- buckets -----------------------------------------------------------------------------------
 
-  struct Bucket {
-    std::vector<Leaf> leaves;
-    Count elements = 0;
-  };
-
-  // Gradient-ready order; a bucket closes when it reaches its limit after a parameter was added.
-  std::vector<Bucket> buckets() const {
-    std::vector<const Leaf*> ready;
-    for (const Leaf& leaf : leaves_)
-      if (leaf.data) ready.push_back(&leaf);
-    std::stable_sort(ready.begin(), ready.end(),
-                     [](const Leaf* a, const Leaf* b) { return a->ready > b->ready; });
-    using Kind = std::tuple<int, AtomSet, DType>;  // never mixed in one bucket
-    std::map<Kind, Bucket> open;
-    std::map<Kind, size_t> closed_count;
-    std::vector<Bucket> closed;
-    for (const Leaf* leaf : ready) {
-      const Kind kind{leaf->stage, leaf->data, leaf->dtype};
-      Bucket& b = open[kind];
-      b.elements += elements(leaf->local);
-      b.leaves.push_back(*leaf);
-      if (b.elements * size_of(leaf->dtype) < limit(closed_count[kind])) continue;
-      ++closed_count[kind];
-      closed.push_back(std::move(b));
-      open.erase(kind);
-    }
-    std::vector<Bucket> rest;
-    for (auto& [kind, b] : open) rest.push_back(std::move(b));
-    std::stable_sort(rest.begin(), rest.end(), [](const Bucket& a, const Bucket& b) {
-      return a.leaves.back().ready > b.leaves.back().ready;
-    });
-    closed.insert(closed.end(), rest.begin(), rest.end());
-    return closed;
-  }
-
-  Count limit(size_t already_closed) const {
-    const bool ddp = decl_.kind == SyncKind::bucketed;
-    if (ddp && decl_.first_iteration) return UINT64_MAX;
-    const auto later = decl_.bucket_bytes;
-    const auto first = decl_.first_bucket_bytes ? decl_.first_bucket_bytes : later;
-    if (already_closed == 0) return static_cast<Count>(first.value_or(ddp ? 1 << 20 : INT64_MAX));
-    return static_cast<Count>(later.value_or(ddp ? 25 << 20 : INT64_MAX));
-  }
-
   void reduce(const Bucket& b, Collective op) {
     SyncCall call = call_for(b.leaves.front(), SyncCall::Purpose::data, op, b.leaves.front().data);
     fill(call, b, op);
-    const bool in_backward = decl_.kind == SyncKind::bucketed || decl_.kind == SyncKind::zero2;
-    if (overlap(in_backward) || every_microbatch()) place_after(call, b.leaves.back().ready);
+    const bool in_backward = decl_.kind == SyncKind::bucketed || decl_.kind == SyncKind::zero2 ||
+                             decl_.kind == SyncKind::zero3;
+    if (overlap(in_backward) || every_microbatch())
+      place_after(call, b.sent.valid() ? b.sent : end_of_backward(call.stage));
     out_.calls.push_back(std::move(call));
   }
 
   void fill(SyncCall& call, const Bucket& b, Collective op) const {
     call.members.clear();
-    for (const Leaf& leaf : b.leaves) call.members.push_back(leaf.parameter);
+    for (const GradientLeaf& leaf : b.leaves) call.members.push_back(leaf.parameter);
     const auto n = static_cast<Count>(graph_.mesh.size(call.atoms));
-    const Count shard = ceil_div(b.elements, n);  // the flat bucket is padded to n equal parts
+    // The flat bucket is padded to n equal parts; or each gradient of it.
+    const Count shard =
+        decl_.kind == SyncKind::zero3 ? part(call.members, call.atoms) : ceil_div(b.elements, n);
     call.elements = op == Collective::all_reduce ? b.elements : shard;
     call.shape = flat(op == Collective::all_gather       ? shard
                       : op == Collective::reduce_scatter ? shard * n
@@ -225,25 +188,98 @@ class SyncPlanner {
   }
 
   // The optimizer updated its part of the parameters: everybody gets all of them.
-  void update(const Bucket& b) {
-    SyncCall call = call_for(b.leaves.front(), SyncCall::Purpose::update, Collective::all_gather,
-                             b.leaves.front().data);
-    call.dtype = graph_.value(b.leaves.front().parameter).dtype;
+  void update_parameters() {
+    if (decl_.kind == SyncKind::zero3) return update_persistent();
+    if (decl_.kind != SyncKind::zero1 && decl_.kind != SyncKind::zero2) return;
+    if (decl_.update_alignment > 0) return update_at_once();
+    for (const Bucket& b : cut_into_buckets(decl_, leaves_)) {
+      SyncCall call = update_call(b.leaves.front());
+      fill(call, b, Collective::all_gather);
+      out_.calls.push_back(std::move(call));
+    }
+  }
+
+  SyncCall update_call(const GradientLeaf& leaf) const {
+    SyncCall call = call_for(leaf, SyncCall::Purpose::update, Collective::all_gather, leaf.data);
+    call.dtype = graph_.value(leaf.parameter).dtype;
     call.when = SyncCall::When::last;
-    fill(call, b, Collective::all_gather);
-    out_.calls.push_back(std::move(call));
+    return call;
+  }
+
+  // All of `leaves` in one call per stage, family and type.
+  std::vector<SyncCall> update_calls(const std::vector<GradientLeaf>& leaves) const {
+    std::vector<SyncCall> calls;
+    for (const GradientLeaf& leaf : leaves) {
+      SyncCall fresh = update_call(leaf);
+      const auto same = std::find_if(calls.begin(), calls.end(), [&](const SyncCall& c) {
+        return c.stage == fresh.stage && c.atoms == fresh.atoms && c.dtype == fresh.dtype;
+      });
+      if (same == calls.end())
+        calls.push_back(std::move(fresh));
+      else
+        same->members.push_back(leaf.parameter);
+    }
+    return calls;
+  }
+
+  void update_at_once() {
+    std::vector<GradientLeaf> leaves = leaves_;
+    std::erase_if(leaves, [](const GradientLeaf& leaf) { return leaf.data == 0; });
+    for (SyncCall& call : update_calls(leaves)) {
+      Count all = 0;
+      for (const TensorId p : call.members) all = checked_add(all, elements(local_of(p)));
+      const auto n = static_cast<Count>(graph_.mesh.size(call.atoms));
+      const auto align = static_cast<Count>(decl_.update_alignment);
+      call.elements = checked_mul(ceil_div(all, checked_mul(n, align)), align);
+      call.shape = flat(call.elements);
+      out_.calls.push_back(std::move(call));
+    }
+  }
+
+  // --- ZeRO 3 ------------------------------------------------------------------------------------
+
+  bool persistent(TensorId p) const {
+    return elements(local_of(p)) <= static_cast<Count>(decl_.persistent_elements);
+  }
+
+  void update_persistent() {
+    std::vector<GradientLeaf> leaves = leaves_;
+    std::erase_if(leaves, [&](const GradientLeaf& leaf) {
+      return leaf.data == 0 || !persistent(leaf.parameter);
+    });
+    for (SyncCall& call : update_calls(leaves)) {
+      call.elements = part(call.members, call.atoms);
+      call.shape = flat(call.elements);
+      out_.calls.push_back(std::move(call));
+    }
+  }
+
+  // Each module is gathered when it runs, in both directions.
+  void gather_modules() {
+    const std::vector<ShardingUnit> all = sharding_units(graph_);
+    for (const ShardingUnit& u : all) {
+      gather(u, SyncCall::Where::before_forward_op, u.first);
+      if (const OpId anchor = first_backward_op(u, backward_); anchor.valid())
+        gather(u, SyncCall::Where::before_backward_op, anchor);
+    }
   }
 
   // --- fully sharded -----------------------------------------------------------------------------
 
-  // Elements of one rank's part: every parameter is padded on dim 0 to a multiple of the group.
+  Shape local_of(TensorId p) const {
+    return local_shape(graph_.value(p).shape, graph_.value(p).layout, graph_.mesh);
+  }
+
+  // Elements of one rank's part: every parameter is padded to a multiple of the group, on dim 0
+  // (FSDP) or as a flat tensor (ZeRO 3).
   Count part(const std::vector<TensorId>& members, AtomSet atoms) const {
+    const auto n = static_cast<Count>(graph_.mesh.size(atoms));
     Count total = 0;
     for (const TensorId p : members) {
-      Shape local = local_shape(graph_.value(p).shape, graph_.value(p).layout, graph_.mesh);
+      Shape local = local_of(p);
       if (local.empty()) local = {1};
-      local[0] = static_cast<int64_t>(
-          ceil_div(static_cast<Count>(local[0]), static_cast<Count>(graph_.mesh.size(atoms))));
+      if (!fully_sharded()) local = flat(elements(local));
+      local[0] = static_cast<int64_t>(ceil_div(static_cast<Count>(local[0]), n));
       total = checked_add(total, elements(local));
     }
     return total;
@@ -258,16 +294,30 @@ class SyncPlanner {
                        return std::tuple(-a.stage, a.root, -a.last.value) <
                               std::tuple(-b.stage, b.root, -b.last.value);
                      });
-    std::vector<ShardingUnit> again;  // gathered in the backward, in that order
-    for (const ShardingUnit& u : reversed)
-      if (decl_.reshard_after_forward && !u.root) again.push_back(u);
-    for (size_t i = 0; i < again.size(); ++i) {
-      // Each unit's gather is issued one unit early, right behind its predecessor's.
-      const ShardingUnit& before = again[i > 0 && again[i - 1].stage == again[i].stage ? i - 1 : i];
+    gather_again(all);
+    // Reductions follow the backward; torch's pipelines make up for them in forward order.
+    for (const ShardingUnit& u : overlap(true) ? reversed : all)
+      scatter(u, overlap(true) ? last_backward_op(u, backward_) : end_of_backward(u.stage));
+  }
+
+  // Each unit, as its backward begins, has the one gathered whose backward comes next. A root is
+  // the first of its stage.
+  void gather_again(std::vector<ShardingUnit> chain) {
+    std::stable_sort(chain.begin(), chain.end(), [](const ShardingUnit& a, const ShardingUnit& b) {
+      return std::tuple(-a.stage, !a.root, -a.last.value) <
+             std::tuple(-b.stage, !b.root, -b.last.value);
+    });
+    OpId last_use;  // of the unit that is used last
+    for (const ShardingUnit& u : chain)
+      if (!u.root && (!last_use.valid() || u.last > last_use)) last_use = u.last;
+    for (size_t i = 0; i < chain.size(); ++i) {
+      const ShardingUnit& u = chain[i];
+      if (!decl_.reshard_after_forward || u.root) continue;
+      if (!decl_.reshard_last_unit && u.last == last_use) continue;
+      const ShardingUnit& before = chain[i > 0 && chain[i - 1].stage == u.stage ? i - 1 : i];
       const OpId anchor = first_backward_op(before, backward_);
-      if (anchor.valid()) gather(again[i], SyncCall::Where::before_backward_op, anchor);
+      if (anchor.valid()) gather(u, SyncCall::Where::before_backward_op, anchor);
     }
-    for (const ShardingUnit& u : reversed) scatter(u);
   }
 
   void gather(const ShardingUnit& u, SyncCall::Where where, OpId anchor) {
@@ -276,7 +326,7 @@ class SyncPlanner {
       call.purpose = SyncCall::Purpose::gather;
       call.where = where;
       call.op = anchor;
-      call.when = SyncCall::When::every;
+      call.when = decl_.reshard_after_backward ? SyncCall::When::every : SyncCall::When::first;
       call.collective = Collective::all_gather;
       call.atoms = key.first;
       call.expert = graph_.value(members[0]).expert;
@@ -301,61 +351,76 @@ class SyncPlanner {
         if (contains(sync_atoms(graph_, p), AtomIndex(i)) && graph_.mesh.atoms()[i].size > 1 &&
             graph_.value(p).layout[AtomIndex(i)].is_replicate())
           atoms |= atom_bit(AtomIndex(i));
+      if (decl_.kind == SyncKind::zero3 && persistent(p)) continue;
       if (atoms) groups[{atoms, graph_.value(p).dtype}].push_back(p);
     }
     return groups;
   }
 
-  void scatter(const ShardingUnit& u) {
-    std::map<FamilyKey, std::vector<const Leaf*>> groups;
-    for (const Leaf& leaf : leaves_)
+  void scatter(const ShardingUnit& u, OpId anchor) {
+    std::map<FamilyKey, std::vector<const GradientLeaf*>> groups;
+    for (const GradientLeaf& leaf : leaves_)
       if (leaf.stage == u.stage && leaf.data &&
-          std::find(u.members.begin(), u.members.end(), leaf.parameter) != u.members.end())
+          std::find(u.members.begin(), u.members.end(), leaf.parameter) != u.members.end()) {
         groups[{leaf.data, leaf.dtype}].push_back(&leaf);
+        if (leaf.model) whole_first(leaf, anchor);
+      }
     for (const auto& [key, leaves] : groups) {
       SyncCall call =
           call_for(*leaves[0], SyncCall::Purpose::data, Collective::reduce_scatter, key.first);
       for (size_t i = 0; i < graph_.atoms(); ++i)
         if (contains(key.first, AtomIndex(i))) call.to[AtomIndex(i)] = Placement::S(0);
       call.members.clear();
-      for (const Leaf* leaf : leaves) call.members.push_back(leaf->parameter);
+      for (const GradientLeaf* leaf : leaves) call.members.push_back(leaf->parameter);
       call.elements = part(call.members, key.first);
       call.shape = flat(call.elements * static_cast<Count>(graph_.mesh.size(key.first)));
-      place_after(call, last_backward_op(u, backward_));
+      place_after(call, anchor);
       out_.calls.push_back(std::move(call));
     }
+  }
+
+  // A gradient that is partial on a model axis too (norms under sequence parallelism) is made whole
+  // there as its unit is reduced: in the parameter's type, or in that of the accumulated gradient.
+  void whole_first(const GradientLeaf& leaf, OpId anchor) {
+    SyncCall call = model_call({leaf});
+    call.when = every_microbatch() ? SyncCall::When::every : SyncCall::When::last;
+    if (every_microbatch()) call.dtype = graph_.value(leaf.parameter).dtype;
+    place_after(call, anchor);
+    out_.calls.push_back(std::move(call));
   }
 
   // --- model axes and tied parameters ------------------------------------------------------------
 
   void reduce_on_model_axes() {
-    std::map<std::tuple<int, AtomSet, DType>, std::vector<Leaf>> groups;
-    for (const Leaf& leaf : leaves_)
-      if (leaf.model) groups[{leaf.stage, leaf.model, leaf.dtype}].push_back(leaf);
+    std::map<std::tuple<int, AtomSet, DType>, std::vector<GradientLeaf>> groups;
+    for (const GradientLeaf& leaf : leaves_)
+      if (leaf.model && !(fully_sharded() && leaf.data))
+        groups[{leaf.stage, leaf.model, leaf.dtype}].push_back(leaf);
     for (const auto& [key, leaves] : groups) {
       if (graph_.switches.coalesce_model_sync) {
-        model_call(leaves);
+        out_.calls.push_back(model_call(leaves));
       } else {
-        for (const Leaf& leaf : leaves) model_call({leaf});
+        for (const GradientLeaf& leaf : leaves) out_.calls.push_back(model_call({leaf}));
       }
     }
   }
 
-  void model_call(const std::vector<Leaf>& leaves) {
+  SyncCall model_call(const std::vector<GradientLeaf>& leaves) const {
     SyncCall call =
         call_for(leaves[0], SyncCall::Purpose::model, Collective::all_reduce, leaves[0].model);
     call.when = SyncCall::When::last;
     call.members.clear();
-    Bucket b{leaves, 0};
-    for (const Leaf& leaf : leaves) b.elements += elements(leaf.local);
+    Bucket b;
+    b.leaves = leaves;
+    for (const GradientLeaf& leaf : leaves) b.elements += elements(leaf.local);
     fill(call, b, Collective::all_reduce);
-    out_.calls.push_back(std::move(call));
+    return call;
   }
 
   void reduce_tied() {
     const auto atom = graph_.mesh.pipeline_atom();
     std::set<TensorId> done;
-    for (const Leaf& leaf : leaves_) {
+    for (const GradientLeaf& leaf : leaves_) {
       std::set<int64_t> ranks;
       for (const int stage : stages_of(graph_, leaf.parameter))
         ranks.insert(atom ? stage % graph_.mesh.atom(*atom).size : 0);
@@ -370,74 +435,10 @@ class SyncPlanner {
     }
   }
 
-  // --- remarks -----------------------------------------------------------------------------------
-
-  void remark() {
-    remark_stated_axes();
-    remark_unused();
-    std::map<AtomSet, std::vector<std::string>> stay;  // parameters, by what is never reduced
-    for (const Leaf& leaf : leaves_) {
-      const AtomSet reduced = decl_.kind == SyncKind::none ? leaf.model : leaf.data | leaf.model;
-      const AtomSet left = leaf.gradient.partial() & ~reduced;
-      if (left) stay[left].push_back(graph_.value(leaf.parameter).name);
-    }
-    for (const auto& [left, names] : stay) {
-      const bool data = (left & graph_.data_atoms) == left;
-      out_.remarks.push_back({data ? "unsynchronised-gradient" : "partial-gradient",
-                              fmt::format("the gradient of {}{} stays a partial sum over {}: {}",
-                                          quoted(names.front()), and_more(" and", names.size()),
-                                          graph_.mesh.family_of(left).name,
-                                          data ? "no gradient synchronisation reduces over it"
-                                               : "under per_rank nothing reduces it")});
-    }
-  }
-
-  // Frameworks differ in what they do about a parameter that no gradient reaches.
-  void remark_unused() {
-    if (!graph_.loss.valid()) return;
-    std::vector<std::string> unused;
-    for (const TensorId p : parameters_of(graph_))
-      if (graph_.value(p).requires_grad && backward_.leaf_gradients[p.at()].empty())
-        unused.push_back(graph_.value(p).name);
-    if (unused.empty()) return;
-    out_.remarks.push_back(
-        {"unused-parameter",
-         fmt::format("no gradient reaches {}{}: nothing is sent for it here, where PyTorch's DDP "
-                     "stops with an error unless it is told to find unused parameters",
-                     quoted(unused.front()), and_more(" and", unused.size()))});
-  }
-
-  // An axis that is named for synchronisation although no gradient may be summed over it.
-  void remark_stated_axes() {
-    for (const std::string& name : decl_.axes) {
-      const Axis* axis = graph_.mesh.find(name);
-      if (!axis || axis->size == 1) continue;
-      std::vector<const Leaf*> sharded;
-      bool reduced = false;
-      for (const Leaf& leaf : leaves_) {
-        reduced |= (leaf.data & axis->atoms) != 0;
-        if (cut_over(leaf, axis->atoms)) sharded.push_back(&leaf);
-      }
-      if (sharded.empty() || (reduced && axis->kind == AxisKind::data)) continue;
-      out_.remarks.push_back(
-          {axis->kind == AxisKind::data ? "expert-in-dense-group" : "shard-in-sync-group",
-           fmt::format("gradient_sync names {}, but its ranks hold different parts of {}{}: their "
-                       "gradients are different tensors and are not summed over it",
-                       name, quoted(graph_.value(sharded.front()->parameter).name),
-                       and_more(" and", sharded.size()))});
-    }
-  }
-
-  bool cut_over(const Leaf& leaf, AtomSet atoms) const {
-    for (size_t i = 0; i < graph_.atoms(); ++i)
-      if (contains(atoms, AtomIndex(i)) && leaf.wanted[AtomIndex(i)].is_shard()) return true;
-    return false;
-  }
-
   const Graph& graph_;
   const Backward& backward_;
   const GradientSyncDecl& decl_;
-  std::vector<Leaf> leaves_;
+  std::vector<GradientLeaf> leaves_;
   Sync out_;
 };
 

@@ -3,9 +3,15 @@
 //
 //   per_parameter  one all_reduce per parameter, in parameter order, after the backward (both
 //   notes) bucketed       PyTorch DDP: flat buckets in gradient-ready order, closed when they reach
-//   their limit zero1, zero2   reduce_scatter of the gradients, all_gather of the updated
-//   parameters fsdp           parameters gathered before use, forward and backward; reduce_scatter
-//   of gradients
+//   their
+//                  limit
+//   zero1, zero2   reduce_scatter (or all_reduce) of the gradients, all_gather of the updated
+//                  parameters
+//   zero3          parameters gathered module by module, forward and backward; buckets of gradients
+//                  reduce_scattered
+//   fsdp           parameters gathered before use, forward and backward; reduce_scatter of
+//   gradients
+//                  unit by unit
 //
 // A bucket never crosses a family, a dtype or a stage. An expert's gradient is summed over the
 // ranks that hold the same expert (expert data parallel) and divided by the full data-parallel

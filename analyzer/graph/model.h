@@ -109,10 +109,11 @@ struct PipelineDecl {
   int64_t chunks = 1;             // model chunks per pipeline rank
   std::string drain = "forward";  // gpipe: "forward" | "reversed"
   std::string p2p = "single";     // "single" | "batched"
+  bool warm_up_all = false;       // interleaved, as many microbatches as ranks: all forwards first
   std::string pointer = "/pipeline";
 };
 
-enum class SyncKind : uint8_t { none, per_parameter, bucketed, zero1, zero2, fsdp };
+enum class SyncKind : uint8_t { none, per_parameter, bucketed, zero1, zero2, zero3, fsdp };
 
 struct GradientSyncDecl {
   SyncKind kind = SyncKind::none;
@@ -124,8 +125,19 @@ struct GradientSyncDecl {
   // Default: PyTorch DDP's 1 MiB then 25 MiB for bucketed, no limit for zero1 and zero2.
   std::optional<int64_t> first_bucket_bytes, bucket_bytes;
   bool first_iteration = false;  // PyTorch DDP: one bucket per dtype in the first step
-  std::vector<std::vector<std::string>> units;  // fsdp: parameters gathered together
+  bool close_before = false;     // a bucket closes before the gradient that would exceed its limit,
+                                 // not when it has reached it (DeepSpeed)
+  bool parameter_order = false;  // buckets in the order of the model, not of ready gradients
+  // zero1, zero2: gradients are all-reduced, each rank then uses its part of them (DeepSpeed).
+  bool whole_gradients = false;
+  // zero1, zero2: one gather of all updated parameters, padded to a multiple of this for each rank;
+  // 0: one gather per bucket.
+  int64_t update_alignment = 0;
+  int64_t persistent_elements = 0;  // zero3: a parameter of at most so many is not taken apart
+  std::vector<std::vector<std::string>> units;  // fsdp, zero3: parameters gathered together
   bool reshard_after_forward = true;            // fsdp
+  bool reshard_last_unit = true;       // fsdp: after the forward, the unit that is used last too
+  bool reshard_after_backward = true;  // fsdp: false: only after the last microbatch
   std::string pointer = "/gradient_sync";
 };
 

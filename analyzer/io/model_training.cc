@@ -15,7 +15,8 @@ constexpr Word<Convention> kConventions[] = {{"global", Convention::global},
 constexpr Word<SyncKind> kSyncKinds[] = {
     {"none", SyncKind::none},   {"per_parameter", SyncKind::per_parameter},
     {"zero1", SyncKind::zero1}, {"bucketed", SyncKind::bucketed},
-    {"zero2", SyncKind::zero2}, {"fsdp", SyncKind::fsdp}};
+    {"zero2", SyncKind::zero2}, {"zero3", SyncKind::zero3},
+    {"fsdp", SyncKind::fsdp}};
 constexpr Word<std::string_view> kSchedules[] = {{"gpipe", "gpipe"},
                                                  {"1f1b", "1f1b"},
                                                  {"interleaved", "interleaved"},
@@ -151,6 +152,17 @@ RoutingDecl read_routing_row(const JsonCursor& at, const KnownAxes& known) {
   return routing;
 }
 
+void read_resharding(JsonObject& object, GradientSyncDecl& sync) {
+  const auto flag = [&](const char* key) { return object.optional(key).boolean().value_or(true); };
+  sync.reshard_after_forward = flag("reshard_after_forward");
+  sync.reshard_last_unit = flag("reshard_last_unit");
+  sync.reshard_after_backward = flag("reshard_after_backward");
+  if (sync.reshard_after_forward && !sync.reshard_after_backward)
+    object.optional("reshard_after_backward")
+        .error("parameters that are kept after the backward, but not after the forward",
+               "\"reshard_after_forward\": false beside it", "", "missing-key");
+}
+
 }  // namespace
 
 void read_convention(const JsonCursor& at, const KnownAxes& known, Model& model) {
@@ -221,6 +233,11 @@ std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes&
   if (known_schedule && drain && pipeline.schedule != "gpipe")
     drain.error(fmt::format("\"drain\" with schedule {}", quoted(pipeline.schedule)),
                 "it only with \"gpipe\"", "", "unknown-drain");
+  const JsonCursor warm_up = object.optional("warm_up_all");
+  pipeline.warm_up_all = warm_up.boolean().value_or(false);
+  if (pipeline.warm_up_all && pipeline.schedule != "interleaved")
+    warm_up.error(fmt::format("\"warm_up_all\" with schedule {}", quoted(pipeline.schedule)),
+                  "it only with \"interleaved\"", "", "schedule");
   pipeline.p2p = read_word(object.optional("p2p"), kP2p, "p2p", pipeline.p2p);
   return pipeline;
 }
@@ -249,9 +266,20 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   sync.first_bucket_bytes = object.optional("first_bucket_bytes").integer(1, kMostSize);
   sync.bucket_bytes = object.optional("bucket_bytes").integer(1, kMostSize);
   sync.first_iteration = object.optional("first_iteration").boolean().value_or(false);
+  sync.close_before = read_flag(object.optional("close"), {"reached", "before"}, "limit");
+  sync.parameter_order = read_flag(object.optional("order"), {"ready", "parameters"}, "order");
+  sync.whole_gradients =
+      read_flag(object.optional("gradients"), {"scattered", "whole"}, "reduction");
+  const JsonCursor alignment = object.optional("update_alignment");
+  sync.update_alignment = alignment.integer(1, kMostSize).value_or(0);
+  if (sync.update_alignment > 0 && !sync.whole_gradients)
+    alignment.error("one gather of all parameters, but gradients scattered bucket by bucket",
+                    "\"gradients\": \"whole\" beside it", "", "missing-key");
+  sync.persistent_elements =
+      object.optional("persistent_elements").integer(0, kMostSize).value_or(0);
   for (const JsonCursor& unit : object.optional("units").elements())
     sync.units.push_back(read_distinct_names(unit));
-  sync.reshard_after_forward = object.optional("reshard_after_forward").boolean().value_or(true);
+  read_resharding(object, sync);
   return sync;
 }
 

@@ -160,8 +160,8 @@ class Assembler {
       context.kind = CauseKind::regather;
       context.consumer = step.op;
       context.why = fmt::format(
-          "{} was not kept after the forward (residual: stored); the weight gradient of {} reads "
-          "it",
+          "the gathered {} was not kept after the forward (residual: stored), so it is gathered "
+          "once more: the weight gradient of {} reads it",
           v.name, graph_.op(step.op).name);
     } else {
       context.kind = CauseKind::backward_conversion;
@@ -280,6 +280,7 @@ class Assembler {
     plan.microbatches = static_cast<int>(graph_.microbatches);
     plan.drain = decl.drain == "reversed" ? Drain::reversed : Drain::forward;
     plan.batching = decl.p2p == "batched" ? Batching::batched : Batching::single;
+    if (decl.warm_up_all) plan.variant = PipelineVariant::megatron_08;
     plan.forward_only = forward_only;
     const auto reasons = refusals(plan);
     if (!reasons.empty()) {

@@ -30,13 +30,15 @@ OpId last_within(const std::vector<OpId>& running, const Parameters::Unit& u) {
 
 bool GradientSync::every_microbatch() const {
   const SyncKind kind = graph_.sync.kind;
-  return graph_.sync.every_microbatch.value_or(kind == SyncKind::zero2 || kind == SyncKind::fsdp);
+  return graph_.sync.every_microbatch.value_or(kind == SyncKind::zero2 || kind == SyncKind::zero3 ||
+                                               kind == SyncKind::fsdp);
 }
 
 bool GradientSync::in_backward() const {
   const SyncKind kind = graph_.sync.kind;
   return every_microbatch() ||
-         graph_.sync.overlap.value_or(kind == SyncKind::bucketed || kind == SyncKind::zero2);
+         graph_.sync.overlap.value_or(kind == SyncKind::bucketed || kind == SyncKind::zero2 ||
+                                      kind == SyncKind::zero3);
 }
 
 void GradientSync::begin_forward(int stage, const Tag& tag) {
@@ -46,7 +48,9 @@ void GradientSync::begin_forward(int stage, const Tag& tag) {
 
 void GradientSync::before_forward(OpId op) {
   for (const Unit& u : parameters_.units())
-    if (u.stage == stage_ && u.first == op) parameters_.gather(u, tag_);
+    if (u.stage == stage_ && u.first == op &&
+        (graph_.sync.reshard_after_backward || !parameters_.gathered(u)))
+      parameters_.gather(u, tag_);
 }
 
 void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running) {
@@ -54,24 +58,53 @@ void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<O
   const int64_t begun = ++backwards_[stage];
   reduces_now_ = every_microbatch() || begun == graph_.microbatches;
   if (begun == 1) plan_stage(stage, running);
+  plan_units(stage, running);
+}
+
+// The unit whose forward came last has its backward first.
+void GradientSync::plan_units(int stage, const std::vector<OpId>& running) {
   gathers_.clear();
   scatters_.clear();
   std::vector<const Unit*> units;
   for (const Unit& u : parameters_.units())
-    if (u.stage == stage) units.insert(units.begin(), &u);
+    if (u.stage == stage) units.push_back(&u);
+  plan_reductions(units, running);
+  const bool modules = graph_.sync.kind == SyncKind::zero3;
   std::stable_sort(units.begin(), units.end(), [](const Unit* a, const Unit* b) {
-    return std::tuple(a->root, -a->last.value) < std::tuple(b->root, -b->last.value);
+    return std::tuple(!a->root, -a->last.value) < std::tuple(!b->root, -b->last.value);
   });
   const Unit* before = nullptr;
   for (const Unit* u : units) {
-    if (const OpId end = last_within(running, *u); end.valid()) scatters_[end].push_back(u);
-    if (u->root || !graph_.sync.reshard_after_forward) continue;
-    parameters_.release(*u);
-    // Gathered right behind its predecessor, so that it is there when its turn comes.
-    const OpId start = first_within(running, before ? *before : *u);
-    if (start.valid()) gathers_[start].push_back(u);
+    // Gathered as the backward of its predecessor begins, so that it is there when its turn comes.
+    const OpId start = first_within(running, before && !modules ? *before : *u);
     before = u;
+    if (!modules && kept(*u)) continue;
+    parameters_.release(*u);
+    if (start.valid()) gathers_[start].push_back(u);
   }
+}
+
+bool GradientSync::kept(const Unit& unit) const {
+  if (unit.root || !graph_.sync.reshard_after_forward) return true;
+  if (graph_.sync.reshard_last_unit) return false;
+  return std::none_of(parameters_.units().begin(), parameters_.units().end(),
+                      [&](const Unit& u) { return !u.root && u.last > unit.last; });
+}
+
+void GradientSync::plan_reductions(const std::vector<const Unit*>& units,
+                                   const std::vector<OpId>& running) {
+  if (graph_.sync.kind != SyncKind::fsdp) return;
+  const bool apart = graph_.sync.overlap.value_or(true);
+  std::vector<const Unit*> order = units;
+  if (apart) {
+    std::reverse(order.begin(), order.end());
+    std::stable_sort(order.begin(), order.end(), [](const Unit* a, const Unit* b) {
+      return std::tuple(a->root, -a->last.value) < std::tuple(b->root, -b->last.value);
+    });
+  }
+  for (const Unit* u : order)
+    if (const OpId end = last_within(running, *u); end.valid())
+      scatters_[apart ? end : running.back()].push_back(u);
 }
 
 void GradientSync::before_backward(OpId op) {
@@ -110,9 +143,10 @@ void GradientSync::finish() {
     return std::tuple(leaves_[a].parameter, leaves_[a].stage) <
            std::tuple(leaves_[b].parameter, leaves_[b].stage);
   });
-  std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
-    return std::tuple(!a.closed, -a.ready.value) < std::tuple(!b.closed, -b.ready.value);
-  });
+  if (!graph_.sync.parameter_order && !graph_.sync.close_before)
+    std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
+      return std::tuple(!a.closed, -a.ready.value) < std::tuple(!b.closed, -b.ready.value);
+    });
   if (!in_backward()) {
     if (graph_.sync.kind == SyncKind::per_parameter)
       for (const size_t i : order) reduce_alone(i);
@@ -123,8 +157,7 @@ void GradientSync::finish() {
   reduce_model_axes(order);
   reduce_tied(order);
   step();
-  if (graph_.sync.kind == SyncKind::zero1 || graph_.sync.kind == SyncKind::zero2)
-    for (const Bucket& b : buckets_) gather_updates(b);
+  gather_updates();
 }
 
 // --- buckets -------------------------------------------------------------------------------------
@@ -136,47 +169,9 @@ void GradientSync::plan_stage(int stage, const std::vector<OpId>& running) {
     leaves_.push_back(std::move(leaf));
   }
   const SyncKind kind = graph_.sync.kind;
-  if (kind == SyncKind::bucketed || kind == SyncKind::zero1 || kind == SyncKind::zero2)
-    plan_buckets(std::move(to_reduce));
-}
-
-// reducer.cpp, compute_bucket_assignment_by_size over gradients in ready order: a bucket closes
-// when it has reached its limit, one open bucket per kind of gradient.
-void GradientSync::plan_buckets(std::vector<size_t> leaves) {
-  std::stable_sort(leaves.begin(), leaves.end(),
-                   [&](size_t a, size_t b) { return leaves_[a].ready > leaves_[b].ready; });
-  std::map<std::pair<AtomSet, DType>, Bucket> open;
-  std::map<std::pair<AtomSet, DType>, size_t> closed;
-  std::vector<Bucket> rest;
-  for (const size_t i : leaves) {
-    const Leaf& leaf = leaves_[i];
-    const auto kind = std::pair(leaf.data, leaf.dtype);
-    Bucket& bucket = open[kind];
-    bucket.leaves.push_back(i);
-    bucket.elements += elements(leaf.shape);
-    bucket.ready = leaf.ready;
-    if (bucket.elements * size_of(leaf.dtype) < limit(closed[kind])) continue;
-    ++closed[kind];
-    bucket.closed = true;
-    buckets_.push_back(std::move(bucket));
-    open.erase(kind);
-  }
-  for (auto& [kind, bucket] : open) rest.push_back(std::move(bucket));
-  std::stable_sort(rest.begin(), rest.end(),
-                   [](const Bucket& a, const Bucket& b) { return a.ready > b.ready; });
-  buckets_.insert(buckets_.end(), rest.begin(), rest.end());
-}
-
-// PyTorch DDP: 1 MiB for the first bucket so that communication starts early, then 25 MiB; one
-// bucket of any size in the first iteration. ZeRO: no limit unless stated.
-Count GradientSync::limit(size_t closed) const {
-  const GradientSyncDecl& sync = graph_.sync;
-  const bool ddp = sync.kind == SyncKind::bucketed;
-  if (ddp && sync.first_iteration) return UINT64_MAX;
-  const auto stated =
-      closed == 0 && sync.first_bucket_bytes ? sync.first_bucket_bytes : sync.bucket_bytes;
-  if (stated) return static_cast<Count>(*stated);
-  return !ddp ? static_cast<Count>(INT64_MAX) : closed == 0 ? Count{1} << 20 : Count{25} << 20;
+  if (kind == SyncKind::none || kind == SyncKind::per_parameter || kind == SyncKind::fsdp) return;
+  for (Bucket& b : buckets_of(graph_.sync, leaves_, std::move(to_reduce), running.back()))
+    buckets_.push_back(std::move(b));
 }
 
 // --- reductions ----------------------------------------------------------------------------------
@@ -211,7 +206,9 @@ void GradientSync::reduce_alone(size_t i) {
 }
 
 void GradientSync::reduce(const Bucket& bucket) {
-  if (graph_.sync.kind != SyncKind::bucketed) return reduce_scatter(bucket);
+  if (graph_.sync.kind == SyncKind::zero3) return scatter_rows(bucket.leaves);
+  if (graph_.sync.kind != SyncKind::bucketed && !graph_.sync.whole_gradients)
+    return reduce_scatter(bucket);
   std::vector<const Tensor*> fresh;
   std::vector<Tensor*> back;
   for (const size_t i : bucket.leaves) fresh.push_back(&leaves_[i].fresh);
@@ -260,44 +257,66 @@ void GradientSync::scatter_unit(const Unit& unit) {
     if (leaves_[i].stage == stage_ && leaves_[i].data &&
         std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))
       groups[{leaves_[i].data, leaves_[i].dtype}].push_back(i);
-  for (const auto& [key, leaves] : groups) {
-    const int64_t n = graph_.mesh.size(key.first);
-    const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), key.first);
-    std::vector<Tensor> blocks;  // rank by rank, parameter by parameter
-    for (int64_t r = 0; r < n; ++r)
-      for (const size_t i : leaves) blocks.push_back(rows_of(leaves_[i].fresh, leaves_[i], n, r));
-    std::vector<const Tensor*> all;
-    for (const Tensor& b : blocks) all.push_back(&b);
-    const Tensor sum = exchange_.reduce_scatter(flattened(all), family_of(leaves, key.first),
-                                                tag_for("grad_sync", leaves));
-    int64_t at = 0;
-    for (const size_t i : leaves) {
-      Leaf& leaf = leaves_[i];
-      const Tensor block = rows_of(leaf.fresh, leaf, n, mine);
-      add_rows(leaf, n, mine, slice(sum, 0, at, block.size()).reshaped(block.shape()));
-      at += block.size();
-      now_whole(leaf, key.first);
-    }
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    if (leaves_[i].stage == stage_ && leaves_[i].data && leaves_[i].model &&
+        std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))
+      whole_on_model_axes(i);
+  for (const auto& [key, leaves] : groups) scatter_rows(leaves);
+}
+
+// Rank by rank, parameter by parameter; each parameter padded to equal parts.
+void GradientSync::scatter_rows(const std::vector<size_t>& leaves) {
+  const AtomSet data = leaves_[leaves[0]].data;
+  const int64_t n = graph_.mesh.size(data);
+  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data);
+  std::vector<Tensor> blocks;
+  for (int64_t r = 0; r < n; ++r)
+    for (const size_t i : leaves) blocks.push_back(rows_of(leaves_[i].fresh, leaves_[i], n, r));
+  std::vector<const Tensor*> all;
+  for (const Tensor& b : blocks) all.push_back(&b);
+  const Tensor sum = exchange_.reduce_scatter(flattened(all), family_of(leaves, data),
+                                              tag_for("grad_sync", leaves));
+  int64_t at = 0;
+  for (const size_t i : leaves) {
+    Leaf& leaf = leaves_[i];
+    const Tensor block = rows_of(leaf.fresh, leaf, n, mine);
+    add_rows(leaf, n, mine, slice(sum, 0, at, block.size()).reshaped(block.shape()));
+    at += block.size();
+    now_whole(leaf, data);
   }
+}
+
+// FSDP2 keeps parts of a DTensor's local tensor: a gradient that is still a sum of terms over the
+// ranks of the DTensor is summed there first. One of one microbatch has the parameter's type; what
+// was accumulated over several has that of the reduction.
+void GradientSync::whole_on_model_axes(size_t i) {
+  Leaf& leaf = leaves_[i];
+  const DType type = every_microbatch() ? graph_.value(leaf.parameter).dtype : leaf.dtype;
+  leaf.fresh =
+      exchange_
+          .all_reduce(leaf.fresh.cast(type), family_of({i}, leaf.model), tag_for("grad_sync", {i}))
+          .cast(leaf.dtype);
+  for (size_t a = 0; a < graph_.atoms(); ++a)
+    if (contains(leaf.model, AtomIndex(a))) leaf.after[AtomIndex(a)] = Placement::R();
 }
 
 // Rows r of n equal, rounded-up parts of a gradient along dim 0.
 Tensor GradientSync::rows_of(const Tensor& t, const Leaf& leaf, int64_t n, int64_t r) const {
   const int64_t each = parameters_.rows_per_rank(leaf.parameter, n);
-  Shape shape = t.shape().empty() ? Shape{1} : t.shape();
+  Shape shape = parameters_.as_rows(t.shape());
   const Tensor rows = t.reshaped(shape);
   shape[0] = each * n;
   return slice(resized(rows, shape), 0, r * each, each);
 }
 
 void GradientSync::add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows) {
-  const Shape shape = leaf.total.shape().empty() ? Shape{1} : leaf.total.shape();
+  const Shape whole = leaf.total.shape(), shape = parameters_.as_rows(whole);
   Shape padded = shape;
   padded[0] = rows.shape()[0] * n;
   Tensor total = resized(leaf.total.reshaped(shape), padded);
   const int64_t begin = r * rows.shape()[0];
   paste(total, add(slice(total, 0, begin, rows.shape()[0]), rows), 0, begin);
-  leaf.total = resized(total, shape).reshaped(leaf.total.shape());
+  leaf.total = resized(total, shape).reshaped(whole);
   const int64_t row = rows.shape()[0] ? rows.size() / rows.shape()[0] : 0;
   const int64_t size = leaf.total.size();
   leaf.owned = {{std::min(begin * row, size), std::min((begin + rows.shape()[0]) * row, size)}};
@@ -307,7 +326,7 @@ void GradientSync::add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows
 void GradientSync::reduce_model_axes(const std::vector<size_t>& order) {
   std::map<std::tuple<int, AtomSet, DType>, std::vector<size_t>> groups;
   for (const size_t i : order)
-    if (leaves_[i].model)
+    if (leaves_[i].model && !(graph_.sync.kind == SyncKind::fsdp && leaves_[i].data))
       groups[{leaves_[i].stage, leaves_[i].model, leaves_[i].dtype}].push_back(i);
   for (const auto& [key, leaves] : groups) {
     std::vector<std::vector<size_t>> calls;
@@ -399,54 +418,6 @@ Held GradientSync::without_padding(TensorId p, Held held) const {
   }
   held.data = resized(held.data, shape);
   return held;
-}
-
-void GradientSync::step() {
-  for (const auto& [p, gradient] : sums()) {
-    Tensor change = scaled(gradient.data, -options_.learning_rate);
-    if (parameters_.sharded(p)) {
-      Tensor& part = parameters_.part(p);
-      const Leaf& leaf = *std::find_if(leaves_.begin(), leaves_.end(),
-                                       [&](const Leaf& l) { return l.parameter == p; });
-      const int64_t n = graph_.mesh.size(leaf.data);
-      const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), leaf.data);
-      part = add(part, rows_of(change, leaf, n, mine));
-      continue;
-    }
-    Tensor& local = parameters_.local(p);
-    if (!gradient.owned.empty()) {  // the others' parts come with the gather
-      Tensor kept = zeros_like(change);
-      const Stretch& s = gradient.owned[0];
-      const Tensor flat = change.reshaped({change.size()});
-      Tensor out = kept.reshaped({change.size()});
-      paste(out, slice(flat, 0, s.begin, s.end - s.begin), 0, s.begin);
-      change = out.reshaped(change.shape());
-    }
-    local = add(local, resized(change, local.shape()));
-  }
-}
-
-// ZeRO: everybody sends the part of the bucket that it updated.
-void GradientSync::gather_updates(const Bucket& bucket) {
-  const Leaf& first = leaves_[bucket.leaves[0]];
-  const int64_t n = graph_.mesh.size(first.data);
-  const auto size = static_cast<int64_t>(bucket.elements), part = (size + n - 1) / n;
-  std::vector<Tensor> now;
-  std::vector<const Tensor*> views;
-  std::vector<Tensor*> back;
-  for (const size_t i : bucket.leaves)
-    now.push_back(resized(parameters_.local(leaves_[i].parameter), leaves_[i].shape));
-  for (const Tensor& t : now) views.push_back(&t);
-  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), first.data);
-  const Tensor all =
-      exchange_.all_gather(slice(flattened(views, part * n), 0, mine * part, part),
-                           family_of(bucket.leaves, first.data), tag_for("step", bucket.leaves));
-  for (Tensor& t : now) back.push_back(&t);
-  unflatten(all, back);
-  for (size_t k = 0; k < now.size(); ++k) {
-    Tensor& local = parameters_.local(leaves_[bucket.leaves[k]].parameter);
-    local = resized(now[k], local.shape());
-  }
 }
 
 std::map<TensorId, Held> GradientSync::updated() const {

@@ -4,7 +4,9 @@
 // acts:
 //   per_parameter  one all-reduce each, after the backward (or as each becomes ready)
 //   bucketed       PyTorch DDP: buckets in ready order, closed at their limit, sent when complete
-//   zero1, zero2   a reduce-scatter per bucket; after the step everybody gathers the parts
+//   zero1, zero2   a reduce-scatter (or all-reduce) per bucket; after the step everybody gathers
+//                  the parts
+//   zero3          parameters gathered per module, gradients reduce-scattered per bucket
 //   fsdp           parameters gathered per unit, gradients reduce-scattered per unit
 // then what is still a sum of terms on model axes, then parameters shared by stages, then the step
 // (SGD). Written from the frameworks' sources, not from any prediction: reducer.cpp,
@@ -14,7 +16,7 @@
 #include <map>
 #include <vector>
 
-#include "runtime/run/leaves.h"
+#include "runtime/run/buckets.h"
 #include "runtime/run/parameters.h"
 
 namespace s2t {
@@ -43,17 +45,13 @@ class GradientSync {
   std::map<TensorId, Held> updated() const;
 
  private:
-  struct Bucket {
-    std::vector<size_t> leaves;  // indices into leaves_
-    Count elements = 0;
-    bool closed = false;
-    OpId ready;
-  };
+  using Bucket = GradientBucket;
   using Unit = Parameters::Unit;
 
   void plan_stage(int stage, const std::vector<OpId>& running);
-  void plan_buckets(std::vector<size_t> leaves);
-  Count limit(size_t closed) const;
+  void plan_units(int stage, const std::vector<OpId>& running);
+  bool kept(const Unit& unit) const;
+  void plan_reductions(const std::vector<const Unit*>& units, const std::vector<OpId>& running);
   bool every_microbatch() const;
   bool in_backward() const;
   Tag tag_for(const char* phase, const std::vector<size_t>& leaves) const;
@@ -64,6 +62,8 @@ class GradientSync {
   void reduce(const Bucket& bucket);
   void reduce_scatter(const Bucket& bucket);
   void scatter_unit(const Unit& unit);
+  void scatter_rows(const std::vector<size_t>& leaves);
+  void whole_on_model_axes(size_t leaf);
   Tensor rows_of(const Tensor& t, const Leaf& leaf, int64_t n, int64_t r) const;
   void add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows);
   void reduce_model_axes(const std::vector<size_t>& order);
@@ -72,7 +72,10 @@ class GradientSync {
   std::map<TensorId, Held> sums() const;
   Held without_padding(TensorId p, Held held) const;
   void step();
-  void gather_updates(const Bucket& bucket);
+  void gather_updates();
+  void gather_updates(const std::vector<size_t>& leaves, int64_t part);
+  void gather_updates_at_once();
+  void gather_persistent();
 
   const Graph& graph_;
   const Forward& forward_;

@@ -8,30 +8,32 @@
 #include "runtime/run/shard.h"
 
 namespace s2t {
-namespace {
-
-// Rows along dim 0; a scalar is one row.
-Shape as_rows(Shape shape) {
-  return shape.empty() ? Shape{1} : shape;
-}
-
-}  // namespace
 
 Parameters::Parameters(const Graph& graph, Exchange& exchange, std::map<TensorId, Tensor> local)
     : graph_(graph), exchange_(exchange), local_(std::move(local)) {
   for (const auto& [p, t] : local_) shapes_[p] = t.shape();
-  if (graph.sync.kind != SyncKind::fsdp) return;
+  if (graph.sync.kind != SyncKind::fsdp && graph.sync.kind != SyncKind::zero3) return;
   find_units();
   for (auto& [p, t] : local_) {
-    const AtomSet atoms = shards_over(p);
-    if (!atoms) continue;
-    const int64_t n = graph_.mesh.size(atoms), each = rows_per_rank(p, n);
-    Shape padded = as_rows(t.shape());
-    padded[0] = each * n;
-    const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), atoms);
-    parts_[p] = slice(resized(t.reshaped(as_rows(t.shape())), padded), 0, mine * each, each);
+    const bool small =
+        graph.sync.kind == SyncKind::zero3 && t.size() <= graph.sync.persistent_elements;
+    if (shards_over(p) && !small) parts_[p] = my_rows(p, t);
   }
   for (const auto& [p, part] : parts_) local_.erase(p);
+}
+
+Shape Parameters::as_rows(const Shape& shape) const {
+  if (graph_.sync.kind == SyncKind::zero3) return {static_cast<int64_t>(elements(shape))};
+  return shape.empty() ? Shape{1} : shape;  // a scalar is one row
+}
+
+Tensor Parameters::my_rows(TensorId p, const Tensor& whole) const {
+  const AtomSet atoms = shards_over(p);
+  const int64_t n = graph_.mesh.size(atoms), each = rows_per_rank(p, n);
+  Shape padded = as_rows(whole.shape());
+  padded[0] = each * n;
+  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), atoms);
+  return slice(resized(whole.reshaped(as_rows(whole.shape())), padded), 0, mine * each, each);
 }
 
 const Tensor& Parameters::whole(TensorId p) const {
@@ -94,31 +96,48 @@ void Parameters::gather(const Unit& unit, const Tag& tag) {
   std::map<std::pair<AtomSet, DType>, std::vector<TensorId>> groups;
   for (const TensorId p : unit.members)
     if (sharded(p)) groups[{shards_over(p), graph_.value(p).dtype}].push_back(p);
-  for (const auto& [key, members] : groups) {
-    const int64_t n = graph_.mesh.size(key.first);
-    std::vector<const Tensor*> parts;
-    Tag named = tag;
-    for (const TensorId p : members) {
-      parts.push_back(&parts_.at(p));
-      named.members.push_back(graph_.value(p).name);
-    }
-    named.tensor = named.members[0];
-    const Family family = family_over(graph_, key.first, graph_.value(members[0]).expert);
-    const Tensor all = exchange_.all_gather(flattened(parts), family, named);
-    const int64_t each = all.size() / n;
-    int64_t at = 0;
-    for (const TensorId p : members) {
-      const Tensor& part = parts_.at(p);
-      Shape padded = part.shape();
-      padded[0] *= n;
-      Tensor whole(padded, part.dtype());
-      for (int64_t r = 0; r < n; ++r)
-        paste(whole, slice(all, 0, r * each + at, part.size()).reshaped(part.shape()), 0,
-              r * part.shape()[0]);
-      local_[p] = resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
-      at += part.size();
-    }
+  for (const auto& [key, members] : groups) gather_together(members, tag);
+}
+
+// All over the same ranks and of one type.
+void Parameters::gather_together(const std::vector<TensorId>& members, const Tag& tag) {
+  const AtomSet atoms = shards_over(members[0]);
+  const int64_t n = graph_.mesh.size(atoms);
+  std::vector<const Tensor*> parts;
+  Tag named = tag;
+  for (const TensorId p : members) {
+    parts.push_back(&parts_.at(p));
+    named.members.push_back(graph_.value(p).name);
   }
+  named.tensor = named.members[0];
+  const Family family = family_over(graph_, atoms, graph_.value(members[0]).expert);
+  const Tensor all = exchange_.all_gather(flattened(parts), family, named);
+  const int64_t each = all.size() / n;
+  int64_t at = 0;
+  for (const TensorId p : members) {
+    const Tensor& part = parts_.at(p);
+    Shape padded = part.shape();
+    padded[0] *= n;
+    Tensor whole(padded, part.dtype());
+    for (int64_t r = 0; r < n; ++r)
+      paste(whole, slice(all, 0, r * each + at, part.size()).reshaped(part.shape()), 0,
+            r * part.shape()[0]);
+    local_[p] = resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
+    at += part.size();
+  }
+}
+
+void Parameters::exchange_rows(const std::vector<TensorId>& members, const Tag& tag) {
+  for (const TensorId p : members) parts_[p] = my_rows(p, local_.at(p));
+  Tag fresh = tag;
+  fresh.members.clear();
+  gather_together(members, fresh);
+  for (const TensorId p : members) parts_.erase(p);
+}
+
+bool Parameters::gathered(const Unit& unit) const {
+  return std::all_of(unit.members.begin(), unit.members.end(),
+                     [&](TensorId p) { return local_.count(p) != 0; });
 }
 
 void Parameters::release(const Unit& unit) {

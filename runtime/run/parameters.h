@@ -3,7 +3,9 @@
 // A *unit* is a set of parameters that are gathered together; parameters in no unit belong to the
 // root, which spans its stage and stays gathered between forward and backward. Source:
 // torch.distributed.fsdp fully_shard: every parameter is padded on dim 0 to a multiple of the
-// group; in the backward each unit's gather is issued one unit early. Not known here: gradients.
+// group; in the backward each unit's gather is issued one unit early. DeepSpeed
+// zero/partition_parameters.py: each parameter is laid flat and padded, small ones stay whole. Not
+// known here: gradients.
 #pragma once
 
 #include <map>
@@ -31,6 +33,12 @@ class Parameters {
   const std::vector<Unit>& units() const { return units_; }  // none unless fully sharded
   void gather(const Unit& unit, const Tag& tag);
   void release(const Unit& unit);
+  bool gathered(const Unit& unit) const;
+  // Parameters that every rank has whole, of which each updated its rows: everybody gets all.
+  void exchange_rows(const std::vector<TensorId>& members, const Tag& tag);
+
+  // What is cut into rows of dim 0: the tensor (FSDP), or its elements laid flat (ZeRO 3).
+  Shape as_rows(const Shape& shape) const;
 
   // Fully sharded: rows of dim 0 that each of n ranks keeps, rounded up.
   int64_t rows_per_rank(TensorId p, int64_t n) const;
@@ -41,6 +49,8 @@ class Parameters {
   Tensor current(TensorId p) const;
 
  private:
+  Tensor my_rows(TensorId p, const Tensor& whole) const;
+  void gather_together(const std::vector<TensorId>& members, const Tag& tag);
   void find_units();
   void add_unit(const std::vector<std::string>& names, int stage, bool root);
   AtomSet shards_over(TensorId p) const;

@@ -120,7 +120,7 @@ class Interleaved {
 
   void write() {
     const int warm =
-        at_.trains
+        at_.trains && !(at_.warm_up_all && at_.microbatches == at_.ranks)
             ? std::min(total(), 2 * (at_.ranks - at_.rank - 1) + (at_.chunks - 1) * at_.ranks)
             : total();
     if (at_.rank > 0) loop_.exchange({rf(0, 0)});

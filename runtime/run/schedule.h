@@ -37,6 +37,7 @@ struct PipelinePlace {
   int microbatches = 1;
   bool trains = true;
   bool batched = false;
+  bool warm_up_all = false;  // as many microbatches as ranks: all forwards first (Megatron 0.8)
 
   int stage(int chunk) const { return chunk * ranks + rank; }
   int stages() const { return ranks * chunks; }

@@ -105,10 +105,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "/gradient_sync/units/0: no parameter named \"w3\"; expected one of \"w1\", "
                 "\"w2\". Did you mean \"w1\"? [unknown-tensor]\n/gradient_sync/units/2: \"w1\" "
                 "stands in two units; expected it in one. [duplicate-name]"},
-        Mistake{kLoss, R"json("gradient_sync": {"kind": "zero3"})json",
-                "/gradient_sync/kind: unknown kind \"zero3\"; expected one of \"none\", "
-                "\"per_parameter\", \"zero1\", \"bucketed\", \"zero2\", \"fsdp\". Did you mean "
-                "\"zero1\"? [unknown-kind]"},
+        Mistake{kLoss, R"json("gradient_sync": {"kind": "zero4"})json",
+                "/gradient_sync/kind: unknown kind \"zero4\"; expected one of \"none\", "
+                "\"per_parameter\", \"zero1\", \"bucketed\", \"zero2\", \"zero3\", \"fsdp\". Did "
+                "you mean \"zero1\"? [unknown-kind]"},
+        Mistake{kLoss,
+                R"json("gradient_sync": {"kind": "fsdp", "reshard_after_backward": false})json",
+                "/gradient_sync/reshard_after_backward: parameters that are kept after the "
+                "backward, but not after the forward; expected \"reshard_after_forward\": false "
+                "beside it. [missing-key]"},
+        Mistake{kLoss, R"json("gradient_sync": {"kind": "zero1", "update_alignment": 2})json",
+                "/gradient_sync/update_alignment: one gather of all parameters, but gradients "
+                "scattered bucket by bucket; expected \"gradients\": \"whole\" beside it. "
+                "[missing-key]"},
         Mistake{R"json(["dp"])json", R"json(["tp_"])json",
                 "/batch/axes/0: unknown axis \"tp_\"; expected one of \"dp\", \"tp\". Did you mean "
                 "\"tp\"? [unknown-axis]"},
