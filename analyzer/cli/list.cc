@@ -54,7 +54,7 @@ Rows list_schedules() {
 Rows list_profiles() {
   Rows rows{{"profile", "switch", "value", "source"}, {}};
   for (const ProfileDef& p : profiles())
-    for (const ProfileSetting& s : p.settings)
+    for (const ProfileSetting& s : Profile(p).settings())
       rows.rows.push_back({text(p.name), text(s.name), text(s.value), text(s.source)});
   return rows;
 }

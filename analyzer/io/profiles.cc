@@ -7,20 +7,47 @@
 
 #include "analyzer/base/dtype.h"
 #include "analyzer/base/text.h"
+#include "analyzer/io/profile_tables.h"
 
 namespace s2t {
 namespace {
 
 constexpr ProfileSwitch kSwitches[] = {
     {"rank_order", "ORDER", "axes of the ranks, the fastest first; --order overrides it"},
-    {"expert_groups", "folded", "expert groups fold over the tp, cp and dp ranks of a stage"},
+    {"expert_groups", "folded within_dp",
+     "expert groups fold over the tp, cp and dp ranks of a stage, or are cut from dp"},
     {"column_input_gradient", "fused needed",
      "a column linear reduces its input gradient always, or only where one is needed"},
     {"sequence_residual", "regather kept",
      "under sequence parallelism the backward gathers the input again, or the forward kept it"},
     {"vocabulary", "parallel", "embedding, output layer and loss are split over tp"},
-    {"vocabulary_padding", "N", "the vocabulary is padded to a multiple of N x tp"},
-    {"gradient_sync", "one_bucket", "gradients of a stage are reduced together after the backward"},
+    {"vocabulary_padding", "N none",
+     "the vocabulary is padded to a multiple of N x tp, or must divide"},
+    {"tensor_parallel", "optional_sequence always_sequence without_sequence none",
+     "with --sp or without, always with sequence parallelism, never with it, or not at all"},
+    {"blocks", "any rms_rotary",
+     "what its models are made of: anything, or RMS norms and rotary "
+     "positions without tied embeddings"},
+    {"pipeline", "megatron megatron-0.8 torch deepspeed none", "whose schedules run the stages"},
+    {"stage_split", "equal weighted_ends",
+     "layers of stages where --stage-layers does not say: equal, or embedding and head count as "
+     "one "
+     "each"},
+    {"gradient_sync", "one_bucket ddp fsdp zero",
+     "one reduction per stage after the backward; PyTorch DDP's buckets; FSDP2's units; ZeRO"},
+    {"every", "step microbatch", "gradients are reduced once per step, or for each microbatch"},
+    {"bucket_cap_mb", "N default",
+     "ddp: limit of a bucket in MiB; default: 25, and 1 for the first one"},
+    {"ddp_step", "later first", "ddp: buckets of later steps, or the single one of the first step"},
+    {"reshard_after_forward", "default always never",
+     "fsdp: which units are gathered again in the backward; default: all but the last, none with a "
+     "pipeline"},
+    {"reduce_bucket_size", "N", "zero: elements of gradients that are reduced together"},
+    {"param_persistence_threshold", "N", "zero: of stage 3, elements of what is not taken apart"},
+    {"zero_gradients", "whole scattered",
+     "zero: of stages 1 and 2, all-reduced, or reduce-scattered as the ZeRO paper counts"},
+    {"expert_capacity", "none X",
+     "every expert gets its rows, or exactly X times its share of them (padded)"},
     {"gradient_dtype", "TYPE", "gradients are reduced in it; --grad-dtype overrides it"},
     {"norm_sync", "coalesced per_parameter",
      "norm gradients under sequence parallelism: one all-reduce over tp, or one per parameter"},
@@ -45,6 +72,11 @@ constexpr ProfileSetting kMegatron[] = {
     {"gradient_sync", "one_bucket",
      "distributed/param_and_grad_buffer.py: one bucket unless reductions overlap the backward"},
     {"gradient_dtype", "float32", "training/arguments.py: bf16 accumulates and reduces in fp32"},
+    {"tensor_parallel", "optional_sequence", "tensor_parallel/mappings.py"},
+    {"blocks", "any", "transformer/transformer_config.py"},
+    {"pipeline", "megatron", "pipeline_parallel/schedules.py"},
+    {"stage_split", "equal", "transformer/transformer_block.py, get_num_layers_to_build"},
+    {"expert_capacity", "none", "transformer/moe/token_dispatcher.py: drop-less"},
     {"norm_sync", "coalesced",
      "distributed/finalize_model_grads.py, _allreduce_layernorm_grads: one call over tp"},
     {"tied_embedding", "first_and_last_stage",
@@ -57,6 +89,11 @@ constexpr ProfileDef kProfiles[] = {
      "the broadcast of each batch over tp, the scalars of a step (gradient norm, logged loss) and, "
      "of layers with experts, the exchanged token counts, probabilities and the load-balancing "
      "loss"},
+    {"megatron-0.8", "Megatron-LM core 0.8", kMegatron08, kMegatron08Unlisted, "megatron"},
+    {"torchtitan", "torchtitan: DTensor, FSDP2, loss parallel", kTorchtitan, kTorchtitanUnlisted},
+    {"ddp", "PyTorch DistributedDataParallel alone", kDdp, kDdpUnlisted},
+    {"deepspeed", "DeepSpeed: ZeRO 0 to 3, its pipeline, its experts", kDeepspeed,
+     kDeepspeedUnlisted},
 };
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -76,27 +113,74 @@ int64_t positive(std::string_view text) {
   return whole && n <= INT32_MAX ? n : 0;
 }
 
+double positive_real(const std::string& text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  return whole && x > 0 && x <= 1e6 ? x : 0;
+}
+
+bool stands_for(const std::string& word, const std::string& value) {
+  if (word == "N") return positive(value) > 0;
+  if (word == "X") return positive_real(value) > 0;
+  if (word == "TYPE") return parse_dtype(value).has_value();
+  if (word == "ORDER") return true;  // judged with the plan
+  return word == value;
+}
+
+std::string in_words(const std::string& word) {
+  if (word == "N") return "a positive whole number";
+  if (word == "X") return "a positive number";
+  if (word == "TYPE") return "an element type: shape2trace list dtypes";
+  return quoted(word);
+}
+
 // What `values` of a switch asks for, if `value` is not it.
 std::string expected_instead(std::string_view values, const std::string& value) {
-  if (values == "N") return positive(value) > 0 ? "" : "a positive whole number";
-  if (values == "TYPE") return parse_dtype(value) ? "" : "an element type: shape2trace list dtypes";
-  if (values == "ORDER") return "";  // judged with the plan
-  const std::vector<std::string> words = words_of(values);
-  if (std::find(words.begin(), words.end(), value) != words.end()) return "";
-  return (words.size() == 1 ? "" : "one of ") + quoted_list(words);
+  std::vector<std::string> words = words_of(values);
+  for (std::string& word : words) {
+    if (stands_for(word, value)) return "";
+    word = in_words(word);
+  }
+  return (words.size() == 1 ? "" : "one of ") + join(words, ", ");
+}
+
+const ProfileSwitch* find_switch(std::string_view name) {
+  for (const ProfileSwitch& s : kSwitches)
+    if (s.name == name) return &s;
+  return nullptr;
+}
+
+const ProfileSetting* find_setting(const ProfileDef& def, std::string_view name) {
+  for (const ProfileSetting& s : def.settings)
+    if (s.name == name) return &s;
+  for (const ProfileDef& base : kProfiles)
+    if (base.name == def.base) return find_setting(base, name);
+  return nullptr;
 }
 
 }  // namespace
 
 std::string_view Profile::operator[](std::string_view name) const {
+  if (!find_switch(name)) throw Fault(fmt::format("no switch {}", name));
   if (const auto it = changed_.find(name); it != changed_.end()) return it->second;
-  for (const ProfileSetting& s : def_->settings)
-    if (s.name == name) return s.value;
-  throw Fault(fmt::format("profile without a switch {}", name));
+  const ProfileSetting* setting = find_setting(*def_, name);
+  return setting ? setting->value : "";
+}
+
+std::vector<ProfileSetting> Profile::settings() const {
+  std::vector<ProfileSetting> all;
+  for (const ProfileSwitch& s : kSwitches)
+    if (const ProfileSetting* setting = find_setting(*def_, s.name)) all.push_back(*setting);
+  return all;
 }
 
 int64_t Profile::number(std::string_view name) const {
   return positive((*this)[name]);
+}
+
+double Profile::real(std::string_view name) const {
+  return positive_real(std::string((*this)[name]));
 }
 
 std::optional<Diagnostic> Profile::set(const std::string& assignment) {
@@ -108,6 +192,7 @@ std::optional<Diagnostic> Profile::set(const std::string& assignment) {
                       "bad-option"};
   std::vector<std::string> names;
   for (const ProfileSwitch& s : kSwitches) {
+    if (!find_setting(*def_, s.name)) continue;
     names.emplace_back(s.name);
     if (s.name != name) continue;
     const std::string expected = expected_instead(s.values, value);
@@ -118,7 +203,8 @@ std::optional<Diagnostic> Profile::set(const std::string& assignment) {
     return std::nullopt;
   }
   const std::string hint = did_you_mean(name, names);
-  return Diagnostic{"--set", "no switch " + quoted(name), "one of " + quoted_list(names, 64),
+  return Diagnostic{"--set", fmt::format("{} has no switch {}", def_->name, quoted(name)),
+                    "one of " + quoted_list(names, 64),
                     hint.empty() ? "See shape2trace list switches." : hint, "bad-option"};
 }
 

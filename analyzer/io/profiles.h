@@ -1,6 +1,7 @@
 // How a framework does what the model and the plan leave open. A *switch* is a row with the values
-// it may have; a profile gives every switch one of them, each with the place in the framework's
-// source that says so (docs/profiles.md). `--set` changes one.
+// it may have; a profile gives one of them to every switch that means something under its
+// framework, each with the place in the framework's source that says so (docs/profiles.md). `--set`
+// changes one. A profile may be that of another version, with some settings changed.
 //
 // Not known here: models, plans, collectives.
 #pragma once
@@ -18,8 +19,9 @@ namespace s2t {
 
 struct ProfileSwitch {
   std::string_view name;
-  std::string_view values;   // those that are modelled, "fused needed"; or N, a positive number;
-                             // or ORDER, rank axes, fastest first; or TYPE, of elements
+  std::string_view values;   // words that are modelled, "fused needed"; N stands for a positive
+                             // whole number, X for a positive one, ORDER for rank axes, fastest
+                             // first, TYPE for an element type
   std::string_view meaning;  // one line
 };
 
@@ -30,8 +32,9 @@ struct ProfileSetting {
 struct ProfileDef {
   std::string_view name;
   std::string_view summary;
-  std::span<const ProfileSetting> settings;  // one for every switch
-  std::string_view unlisted;  // collectives of a real step that a prediction leaves out
+  std::span<const ProfileSetting> settings;
+  std::string_view unlisted;   // collectives of a real step that a prediction leaves out
+  std::string_view base = "";  // the profile that has the settings which are not stated
 };
 
 std::span<const ProfileSwitch> profile_switches();
@@ -45,10 +48,16 @@ class Profile {
   std::string_view name() const { return def_->name; }
   std::string_view unlisted() const { return def_->unlisted; }
 
-  // The value of a switch. Throws Fault if the profile has none of this name.
+  // Those of the base included, in the order of the switches.
+  std::vector<ProfileSetting> settings() const;
+
+  // The value of a switch; "" if it means nothing under this framework. Throws Fault if there is no
+  // switch of this name.
   std::string_view operator[](std::string_view name) const;
   bool is(std::string_view name, std::string_view value) const { return (*this)[name] == value; }
+  // 0 if the value is a word.
   int64_t number(std::string_view name) const;
+  double real(std::string_view name) const;
 
   // "switch=value". What is wrong with it, if anything.
   std::optional<Diagnostic> set(const std::string& assignment);

@@ -3,6 +3,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/io/transformer.h"
 #include "analyzer/io/transformer/blocks.h"
+#include "analyzer/io/transformer/framework.h"
 #include "analyzer/io/transformer/job.h"
 
 namespace s2t {
@@ -27,6 +28,7 @@ Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
     for (int64_t i = 0; i < stages[s]; ++i) x = layer(b, x, number++);
   }
   head(b, x);  // on the last stage too
+  set_synchronisation(b);
   add_remarks(b);
   return std::move(b.model);
 }
@@ -58,9 +60,6 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
   if (p.recompute == Recompute::full)
     sink.add({"--recompute", "activations of whole layers computed again", "none or selective", "",
               "unsupported-plan"});
-  if (p.zero > 1)
-    sink.add({"--zero", fmt::format("ZeRO stage {}", p.zero), "0, or 1: the distributed optimizer",
-              "", "unsupported-plan"});
   if (p.zero == 1 && a.tied && p.pp > 1)
     sink.add({"--zero", "a sharded optimizer with an embedding on two stages", "0",
               "Megatron puts this table into a bucket of its own, which is not modelled yet.",
@@ -71,9 +70,10 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
 
 std::optional<Model> build_transformer(const Architecture& a, const Plan& stated,
                                        const Profile& profile, Diagnostics& sink) {
-  Plan plan = resolved(stated, a);
+  Plan plan = resolved(as_framework_runs(stated, a, profile), a);
   if (plan.order.empty()) plan.order = profile["rank_order"];
   check_plan(a, plan, sink);
+  check_framework(a, plan, profile, sink);
   check_parts(a, plan, profile, sink);
   if (sink.any()) return std::nullopt;
   Model model = build(a, plan, profile);

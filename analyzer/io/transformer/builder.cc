@@ -6,6 +6,7 @@ namespace s2t {
 
 int64_t ModelBuilder::vocabulary() const {
   const int64_t multiple = profile.number("vocabulary_padding") * p.tp;
+  if (multiple == 0) return a.vocab;
   return (a.vocab + multiple - 1) / multiple * multiple;
 }
 

@@ -25,6 +25,10 @@ void declare_routing(ModelBuilder& b) {
   routing.axis = std::string("ep");  // GCC 12 takes the literal for uninitialised
   routing.experts = b.a.experts->experts;
   routing.top_k = b.a.experts->top_k;
+  if (const double factor = b.profile.real("expert_capacity"); factor > 0) {
+    routing.capacity_factor = factor;
+    routing.pad_to_capacity = true;
+  }
   routing.pointer = "--ep";
 }
 

@@ -56,22 +56,16 @@ void set_switches(ModelBuilder& b) {
   b.model.switches.coalesce_model_sync = b.profile["norm_sync"] == "coalesced";
 }
 
-void set_synchronisation(ModelBuilder& b) {
-  GradientSyncDecl& sync = b.model.gradient_sync;
-  sync.kind = b.p.zero == 1 ? SyncKind::zero1 : SyncKind::bucketed;
-  sync.every_microbatch = false;
-  sync.overlap = false;
-  sync.first_bucket_bytes = sync.bucket_bytes = INT64_MAX;
-  sync.dtype = b.p.grad_dtype.value_or(parse_dtype(b.profile["gradient_dtype"]).value());
-}
-
 void set_pipeline(ModelBuilder& b) {
   if (b.p.pp == 1) return;
   PipelineDecl pipeline;
   pipeline.axis = "pp";
   pipeline.schedule = b.p.vpp > 1 ? "interleaved" : b.p.schedule.empty() ? "1f1b" : b.p.schedule;
   pipeline.chunks = b.p.vpp;
+  pipeline.warm_up_all = b.p.vpp > 1 && b.profile.is("pipeline", "megatron-0.8");
   pipeline.p2p = std::string(b.profile["p2p"]);
+  // torch batches what belongs together in 1F1B alone.
+  if (b.profile.is("pipeline", "torch") && pipeline.schedule != "1f1b") pipeline.p2p = "single";
   b.model.pipeline = pipeline;
 }
 
@@ -83,7 +77,6 @@ void set_up_job(ModelBuilder& b) {
   b.model.microbatches = b.p.microbatches();
   b.model.published_parameters = parameter_count(b.a);
   set_switches(b);
-  set_synchronisation(b);
   set_pipeline(b);
 }
 

@@ -19,7 +19,8 @@ std::string refusal(const std::string& assignment) {
   return wrong ? to_string(*wrong, "x") : "";
 }
 
-TEST(Profiles, GiveEverySwitchOneValueThatItMayHave) {
+TEST(Profiles, GiveSwitchesOneValueThatTheyMayHave) {
+  std::set<std::string_view> settled;
   for (const ProfileDef& def : profiles()) {
     std::set<std::string_view> seen;
     for (const ProfileSetting& s : def.settings) {
@@ -29,9 +30,36 @@ TEST(Profiles, GiveEverySwitchOneValueThatItMayHave) {
       const auto wrong = profile.set(std::string(s.name) + "=" + std::string(s.value));
       EXPECT_FALSE(wrong) << def.name << ": " << wrong->found;
     }
-    for (const ProfileSwitch& s : profile_switches())
-      EXPECT_TRUE(seen.contains(s.name)) << def.name << " lacks " << s.name;
+    settled.merge(seen);
   }
+  for (const ProfileSwitch& s : profile_switches())
+    EXPECT_TRUE(settled.contains(s.name)) << "no profile has " << s.name;
+}
+
+TEST(Profiles, OfAnotherVersionHaveWhatTheyDoNotChange) {
+  const Profile older = find_profile("megatron-0.8").value();
+  EXPECT_EQ(older["norm_sync"], "coalesced");
+  EXPECT_EQ(older["expert_groups"], "within_dp");
+  EXPECT_EQ(older.settings().size(), megatron().settings().size());
+}
+
+TEST(Profiles, HaveNoValueForASwitchThatMeansNothingThere) {
+  Profile ddp = find_profile("ddp").value();
+  EXPECT_EQ(ddp["reduce_bucket_size"], "");
+  EXPECT_EQ(ddp.number("reduce_bucket_size"), 0);
+  EXPECT_THAT(to_string(ddp.set("reduce_bucket_size=5").value(), "x"),
+              HasSubstr("ddp has no switch \"reduce_bucket_size\""));
+  EXPECT_THROW(ddp["no_such_switch"], Fault);
+}
+
+TEST(Profiles, TakeNumbersWhereTheySaySo) {
+  Profile profile = find_profile("deepspeed").value();
+  EXPECT_FALSE(profile.set("expert_capacity=1.25"));
+  EXPECT_EQ(profile.real("expert_capacity"), 1.25);
+  EXPECT_FALSE(profile.set("expert_capacity=none"));
+  EXPECT_EQ(profile.real("expert_capacity"), 0);
+  for (const char* x : {"0", "-1", "inf", "nan", "1x", "1e9"})
+    EXPECT_TRUE(profile.set(std::string("expert_capacity=") + x)) << x;
 }
 
 TEST(Profiles, AreChangedOneSwitchAtATime) {
@@ -49,7 +77,8 @@ TEST(Profiles, RefuseWhatIsNoSwitchAndWhatIsNoValueOfOne) {
   EXPECT_THAT(refusal("p2p=singel"), HasSubstr("Did you mean \"single\"?"));
   EXPECT_THAT(refusal("p2p"), HasSubstr("switch=value"));
   EXPECT_THAT(refusal("p2p="), HasSubstr("switch=value"));
-  EXPECT_THAT(refusal("expert_groups=data"), HasSubstr("expected \"folded\""));
+  EXPECT_THAT(refusal("expert_groups=data"),
+              HasSubstr("expected one of \"folded\", \"within_dp\""));
   for (const char* n : {"0", "-1", "x", "1x", "99999999999999999999"})
     EXPECT_THAT(refusal(std::string("vocabulary_padding=") + n), HasSubstr("positive")) << n;
   EXPECT_THAT(refusal("gradient_dtype=float33"), HasSubstr("element type"));

@@ -1,0 +1,93 @@
+// The settings of every profile but Megatron's newest, with the places in the frameworks' sources.
+// Included by profiles.cc alone.
+#pragma once
+
+#include "analyzer/io/profiles.h"
+
+namespace s2t {
+
+// Megatron-LM core 0.8.0, below megatron/core; what is not stated is as in 0.10.
+inline constexpr ProfileSetting kMegatron08[] = {
+    {"expert_groups", "within_dp", "parallel_state.py, RankGenerator: ep is cut from dp"},
+    {"pipeline", "megatron-0.8",
+     "pipeline_parallel/schedules.py: as many microbatches as ranks are all warm-up"},
+};
+inline constexpr std::string_view kMegatron08Unlisted =
+    "the broadcast of each batch over tp, the scalars of a step (gradient norm, logged loss) and, "
+    "of layers with experts, the exchanged token counts and the load-balancing loss";
+
+// torchtitan, with PyTorch 2.6 below it.
+inline constexpr ProfileSetting kTorchtitan[] = {
+    {"rank_order", "tp-cp-ep-dp-pp", "distributed/parallel_dims.py: a mesh (pp, dp, cp, tp)"},
+    {"expert_groups", "folded", "distributed/parallel_dims.py: ep neighbours within dp"},
+    {"column_input_gradient", "needed", "DTensor: a redistribution is a node of its own"},
+    {"sequence_residual", "kept", "DTensor: what the gather returned is saved for the backward"},
+    {"vocabulary", "parallel",
+     "models/llama3, apply_tp: embedding by rows, head by columns, loss "
+     "parallel"},
+    {"vocabulary_padding", "none", "nothing is padded"},
+    {"tensor_parallel", "always_sequence", "models/llama3, apply_tp: SequenceParallel norms"},
+    {"blocks", "rms_rotary", "models/llama3, qwen3, deepseek_v3"},
+    {"pipeline", "torch", "torch.distributed.pipelining"},
+    {"stage_split", "weighted_ends", "distributed/pipeline.py, generate_llm_fqn_per_model_part"},
+    {"gradient_sync", "fsdp",
+     "models/llama3, apply_fsdp: one unit per embedding, block, norm and "
+     "head"},
+    {"every", "microbatch",
+     "torch fully_shard: every backward reduces; the last one of a pipeline"},
+    {"reshard_after_forward", "default", "models/llama3, apply_fsdp"},
+    {"gradient_dtype", "float32", "config: training.mixed_precision_reduce"},
+    {"norm_sync", "per_parameter",
+     "torch fully_shard: a Partial gradient is reduced as its unit is"},
+    {"expert_capacity", "none", "models/moe: drop-less"},
+    {"p2p", "batched", "torch.distributed.pipelining: a batch per peer (1F1B)"},
+};
+inline constexpr std::string_view kTorchtitanUnlisted =
+    "the scalars of a step (gradient norm, logged loss), activation checkpointing and, of layers "
+    "with experts, the exchanged token counts and the load-balancing bias";
+
+// torch.nn.parallel.DistributedDataParallel, PyTorch 2.6.
+inline constexpr ProfileSetting kDdp[] = {
+    {"rank_order", "tp-cp-ep-dp-pp", "one group: all ranks"},
+    {"column_input_gradient", "needed", "autograd"},
+    {"sequence_residual", "kept", "autograd"},
+    {"vocabulary", "parallel", "no tensor parallelism: whole on every rank"},
+    {"vocabulary_padding", "none", "nothing is padded"},
+    {"tensor_parallel", "none", "nn/parallel/distributed.py"},
+    {"blocks", "any", "any module"},
+    {"pipeline", "none", "nn/parallel/distributed.py"},
+    {"gradient_sync", "ddp", "csrc/distributed/c10d/reducer.cpp"},
+    {"every", "step", "nn/parallel/distributed.py, no_sync for all microbatches but the last"},
+    {"bucket_cap_mb", "default", "nn/parallel/distributed.py: 1 MiB first, then 25 MiB"},
+    {"ddp_step", "later", "csrc/distributed/c10d/reducer.cpp: rebuilt in the second step"},
+    {"expert_capacity", "none", "any module"},
+};
+inline constexpr std::string_view kDdpUnlisted =
+    "the average of the loss that most training loops log, broadcasts of buffers if the model has "
+    "any, and the two small broadcasts of the second step";
+
+// DeepSpeed 0.14, below deepspeed/.
+inline constexpr ProfileSetting kDeepspeed[] = {
+    {"rank_order", "tp-cp-ep-dp-pp",
+     "runtime/pipe/topology.py: pipe, data, model, the last fastest"},
+    {"expert_groups", "folded", "utils/groups.py: consecutive ranks of a data-parallel group"},
+    {"column_input_gradient", "fused", "tensor parallelism is Megatron's"},
+    {"vocabulary", "parallel", "tensor parallelism is Megatron's"},
+    {"vocabulary_padding", "none", "nothing is padded"},
+    {"tensor_parallel", "without_sequence", "tensor parallelism is Megatron's"},
+    {"blocks", "any", "any module"},
+    {"pipeline", "deepspeed", "runtime/pipe/schedule.py, TrainSchedule"},
+    {"stage_split", "equal", "runtime/pipe/module.py, partition_method uniform"},
+    {"gradient_sync", "zero", "runtime/zero/stage_1_and_2.py, stage3.py; runtime/engine.py"},
+    {"reduce_bucket_size", "500000000", "runtime/zero/config.py"},
+    {"zero_gradients", "whole",
+     "runtime/zero/stage_1_and_2.py, allreduce_and_scatter: use_multi_rank_bucket_allreduce"},
+    {"param_persistence_threshold", "100000", "runtime/zero/config.py"},
+    {"tied_embedding", "first_and_last_stage", "runtime/pipe/engine.py, ReduceTiedGrads"},
+    {"expert_capacity", "1", "moe/sharded_moe.py: equal splits, padded to the capacity"},
+    {"p2p", "single", "runtime/pipe/p2p.py: every send and receive by itself"},
+};
+inline constexpr std::string_view kDeepspeedUnlisted =
+    "the scalars of a step (gradient norm, overflow, logged loss) and what the first step adds";
+
+}  // namespace s2t

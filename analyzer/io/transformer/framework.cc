@@ -1,0 +1,232 @@
+#include "analyzer/io/transformer/framework.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace s2t {
+namespace {
+
+// Embedding and head count as one layer each; what is left over goes to the first stages.
+std::vector<int64_t> weighted_stages(const Architecture& a, int64_t stages) {
+  const int64_t weight = a.layers + 2;
+  std::vector<int64_t> layers;
+  for (int64_t s = 0; s < stages; ++s) layers.push_back(weight / stages + (s < weight % stages));
+  --layers.front();
+  --layers.back();
+  return layers;
+}
+
+class Limits {
+ public:
+  Limits(const Architecture& a, const Plan& p, const Profile& profile, Diagnostics& sink)
+      : a_(a), p_(p), profile_(profile), sink_(sink) {}
+
+  void check() {
+    parallelism();
+    blocks();
+    sharding();
+    pipeline();
+    experts();
+  }
+
+ private:
+  void refuse(bool wrong, std::string flag, std::string found, std::string expected,
+              std::string advice = "") {
+    if (wrong)
+      sink_.add({std::move(flag), fmt::format("{} under {}", found, profile_.name()),
+                 std::move(expected), std::move(advice), "unsupported-plan"});
+  }
+
+  bool is(std::string_view name, std::string_view value) const { return profile_.is(name, value); }
+
+  void parallelism() {
+    refuse(is("tensor_parallel", "none") && p_.tp > 1, "--tp", "tensor parallelism", "1",
+           "megatron and torchtitan have it.");
+    refuse(is("tensor_parallel", "without_sequence") && p_.sequence_parallel(), "--sp",
+           "sequence parallelism", "leave it out", "megatron and torchtitan have it.");
+    refuse(is("pipeline", "none") && p_.pp > 1, "--pp", "a pipeline", "1",
+           "megatron, torchtitan and deepspeed have one.");
+    refuse(is("tensor_parallel", "none") && p_.ep > 1, "--ep", "expert parallelism", "1",
+           "megatron, torchtitan and deepspeed have it.");
+    refuse(is("vocabulary_padding", "none") && a_.vocab % p_.tp != 0, "--tp",
+           fmt::format("a vocabulary of {} over {} ranks", a_.vocab, p_.tp),
+           "a divisor of the vocabulary", "--set vocabulary_padding=128 pads it.");
+  }
+
+  void blocks() {
+    if (!is("blocks", "rms_rotary")) return;
+    const auto no = [&](bool wrong, const char* what) {
+      if (wrong)
+        sink_.add({"", fmt::format("{} ({})", what, a_.family),
+                   fmt::format("a model of RMS norms and rotary positions, as {} has them",
+                               profile_.name()),
+                   "megatron, ddp and deepspeed can run this one.", "unsupported-config"});
+    };
+    no(a_.positions != Positions::rotary, "positions that are not rotary");
+    no(a_.norm != Norm::rms, "norms that are not RMS norms");
+    no(a_.tied, "a tied embedding");
+  }
+
+  void sharding() {
+    const int64_t most = is("gradient_sync", "zero")         ? 3
+                         : is("gradient_sync", "one_bucket") ? 1
+                                                             : 0;
+    refuse(p_.zero > most, "--zero", fmt::format("ZeRO stage {}", p_.zero),
+           most == 0 ? "0, or leave it out" : fmt::format("0 to {}", most),
+           is("gradient_sync", "fsdp") ? "FSDP shards parameters, gradients and optimizer states."
+           : most == 1                 ? "1 is the distributed optimizer."
+                                       : "deepspeed has ZeRO 1 to 3.");
+    const bool sharded = p_.zero == 3;
+    refuse(sharded && most == 3 && a_.tied, "--zero", "ZeRO stage 3 with a tied embedding",
+           "0, 1 or 2", "The table is gathered by two modules, which is not modelled.");
+    refuse(sharded && most == 3 && a_.experts.has_value(), "--zero", "ZeRO stage 3 with experts",
+           "0, 1 or 2");
+    refuse(is("reshard_after_forward", "always") && p_.pp > 1, "--set",
+           "reshard_after_forward=always with a pipeline",
+           "reshard_after_forward=default or never, or --pp 1",
+           "How often it gathers depends on the order of microbatches; not modelled.");
+  }
+
+  void pipeline() {
+    const bool torch = is("pipeline", "torch");
+    refuse(torch && p_.vpp > 1, "--vpp", "model chunks", "1",
+           "Its interleaved schedules exchange by time step, which is not modelled.");
+    refuse(
+        torch && p_.pp > 1 && p_.schedule != "gpipe" && p_.microbatches() < p_.pp, "--global-batch",
+        fmt::format("{} microbatches on {} pipeline ranks", p_.microbatches(), p_.pp),
+        fmt::format("{} samples or more", p_.pp * p_.dp * p_.micro_batch), "Or --schedule gpipe.");
+    if (!is("pipeline", "deepspeed") || p_.pp == 1) return;
+    refuse(p_.vpp > 1, "--vpp", "model chunks", "1", "megatron and torchtitan have them.");
+    refuse(p_.zero > 1, "--zero", fmt::format("ZeRO stage {} with a pipeline", p_.zero), "0 or 1");
+    refuse(p_.tp > 1, "--tp", "tensor parallelism with a pipeline", "1, or --pp 1",
+           "It sends activations in parts over tp, which is not modelled.");
+    refuse(p_.schedule != "deepspeed", "--schedule", p_.schedule, "deepspeed, or leave it out");
+  }
+
+  void experts() {
+    if (!a_.experts) return;
+    refuse(!is("tensor_parallel", "optional_sequence") && p_.tp > 1, "--tp",
+           "experts with tensor parallelism", "1", "megatron has it.");
+    refuse(is("expert_groups", "within_dp") && p_.tp > 1, "--tp", "experts with tensor parallelism",
+           "1, or --profile megatron");
+    if (is("expert_capacity", "none")) return;
+    const double share = static_cast<double>(p_.seq * p_.micro_batch * a_.experts->top_k) /
+                         static_cast<double>(a_.experts->experts);
+    refuse(p_.seq > 0 && share * profile_.real("expert_capacity") <= 3, "--seq",
+           "fewer than 4 rows for each expert", "4 or more, the least capacity");
+  }
+
+  const Architecture& a_;
+  const Plan& p_;
+  const Profile& profile_;
+  Diagnostics& sink_;
+};
+
+// --- synchronisation
+// -------------------------------------------------------------------------------
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// Units as they are wrapped: embedding, each block, its experts, norm with head.
+std::string wrapped_module(const std::string& parameter) {
+  if (const size_t at = parameter.find(".experts."); at != std::string::npos)
+    return parameter.substr(0, at + 8);
+  const size_t dot = parameter.find('.');
+  if (parameter.substr(0, dot) != "layers") return parameter.substr(0, dot);
+  return parameter.substr(0, parameter.find('.', dot + 1));
+}
+
+// The module whose own parameter it is: "layers.0.attn.q" of "layers.0.attn.q.weight".
+std::string own_module(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+void name_units(ModelBuilder& b, std::string (*module_of)(const std::string&)) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> units;
+  for (const TensorDecl& t : b.model.tensors) {
+    if (!t.parameter) continue;
+    const std::string module = module_of(t.name);
+    auto unit =
+        std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == module; });
+    if (unit == units.end()) unit = units.insert(unit, {module, {}});
+    unit->second.push_back(t.name);
+  }
+  for (auto& [module, names] : units) b.model.gradient_sync.units.push_back(std::move(names));
+}
+
+void set_ddp(ModelBuilder& b, GradientSyncDecl& sync) {
+  sync.kind = SyncKind::bucketed;
+  sync.every_microbatch = b.profile.is("every", "microbatch");
+  sync.first_iteration = b.profile.is("ddp_step", "first");
+  if (const int64_t cap = b.profile.number("bucket_cap_mb"))
+    sync.first_bucket_bytes = sync.bucket_bytes = cap * kMiB;
+}
+
+void set_fsdp(ModelBuilder& b, GradientSyncDecl& sync) {
+  if (b.p.dp * b.p.cp == 1) return;  // nothing is wrapped
+  const bool pipeline = b.p.pp > 1;
+  const std::string_view policy = b.profile["reshard_after_forward"];
+  sync.kind = SyncKind::fsdp;
+  sync.every_microbatch = !pipeline && b.profile.is("every", "microbatch");
+  sync.reshard_after_forward = policy == "always" || (policy == "default" && !pipeline);
+  sync.reshard_last_unit = policy == "always";
+  sync.reshard_after_backward = !pipeline;  // the schedule keeps them until the last microbatch
+  sync.overlap = !pipeline;                 // and reduces behind its last backward
+  name_units(b, wrapped_module);
+}
+
+void set_zero(ModelBuilder& b, GradientSyncDecl& sync) {
+  constexpr SyncKind kStages[] = {SyncKind::bucketed, SyncKind::zero1, SyncKind::zero2,
+                                  SyncKind::zero3};
+  sync.kind = kStages[b.p.zero];
+  sync.every_microbatch = b.p.zero >= 2;
+  sync.overlap = b.p.zero >= 2;
+  sync.parameter_order = b.p.zero <= 1;
+  sync.close_before = b.p.zero >= 1;
+  sync.whole_gradients =
+      (b.p.zero == 1 || b.p.zero == 2) && b.profile.is("zero_gradients", "whole");
+  if (sync.whole_gradients) sync.update_alignment = 2;
+  const auto size = static_cast<int64_t>(size_of(sync.dtype.value_or(b.p.dtype)));
+  // Stage 0 closes a bucket that has exceeded the limit.
+  sync.bucket_bytes = (b.profile.number("reduce_bucket_size") + (b.p.zero == 0 ? 1 : 0)) * size;
+  sync.first_bucket_bytes = sync.bucket_bytes;
+  if (b.p.zero < 3) return;
+  sync.persistent_elements = b.profile.number("param_persistence_threshold");
+  name_units(b, own_module);
+}
+
+}  // namespace
+
+Plan as_framework_runs(Plan plan, const Architecture& a, const Profile& profile) {
+  if (profile.is("tensor_parallel", "always_sequence")) plan.sp = plan.tp > 1;
+  if (profile.is("pipeline", "deepspeed") && plan.schedule.empty()) plan.schedule = "deepspeed";
+  const int64_t stages = plan.pp * plan.vpp;
+  const bool stated = !plan.stage_layers.empty() || plan.first_layers > 0 || plan.last_layers > 0 ||
+                      plan.layers_per_chunk > 0;
+  if (profile.is("stage_split", "weighted_ends") && !stated && stages > 1 &&
+      a.layers + 2 >= 2 * stages)
+    plan.stage_layers = weighted_stages(a, stages);
+  return plan;
+}
+
+void check_framework(const Architecture& a, const Plan& plan, const Profile& profile,
+                     Diagnostics& sink) {
+  Limits(a, plan, profile, sink).check();
+}
+
+void set_synchronisation(ModelBuilder& b) {
+  GradientSyncDecl& sync = b.model.gradient_sync;
+  sync.dtype = b.p.grad_dtype;
+  if (const auto dtype = parse_dtype(b.profile["gradient_dtype"]); dtype && !sync.dtype)
+    sync.dtype = dtype;
+  if (b.profile.is("gradient_sync", "ddp")) return set_ddp(b, sync);
+  if (b.profile.is("gradient_sync", "fsdp")) return set_fsdp(b, sync);
+  if (b.profile.is("gradient_sync", "zero")) return set_zero(b, sync);
+  sync.kind = b.p.zero == 1 ? SyncKind::zero1 : SyncKind::bucketed;
+  sync.every_microbatch = false;
+  sync.overlap = false;
+  sync.first_bucket_bytes = sync.bucket_bytes = INT64_MAX;
+}
+
+}  // namespace s2t

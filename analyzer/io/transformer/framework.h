@@ -1,0 +1,23 @@
+// What a framework makes of a plan: what it decides by itself, what it cannot run, and how it
+// shards and synchronises parameters. All of it follows from the profile's switches.
+//
+// Not known here: ops, and any framework's name.
+#pragma once
+
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/io/transformer/builder.h"
+
+namespace s2t {
+
+// The plan with what the framework decides: sequence parallelism, layers of stages, the schedule.
+Plan as_framework_runs(Plan plan, const Architecture& architecture, const Profile& profile);
+
+// What the framework cannot do of a plan, each with what would fit.
+void check_framework(const Architecture& architecture, const Plan& plan, const Profile& profile,
+                     Diagnostics& sink);
+
+// Gradient synchronisation, and which parameters are gathered together. Afterwards, when all
+// parameters are known.
+void set_synchronisation(ModelBuilder& b);
+
+}  // namespace s2t

@@ -1,0 +1,206 @@
+// Small llamas, mixtrals and gpt2s under every profile that can train them: each runs on the host
+// as it is predicted, and computes what the unsharded model computes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+
+#include "analyzer/cli/verification.h"
+#include "analyzer/io/transformer.h"
+
+namespace s2t {
+namespace {
+
+struct Case {
+  std::string name;  // "torchtitan_llama_tp2_dp2"
+  std::function<Architecture()> architecture;
+  std::function<void(Plan&)> plan;
+  std::vector<std::string> changes;
+
+  std::string profile() const {
+    const std::string word = name.substr(0, name.find('_'));
+    return word == "megatron08" ? "megatron-0.8" : word;
+  }
+};
+
+Architecture llama() {
+  Architecture a;
+  a.family = a.name = "llama";
+  a.layers = 2;
+  a.hidden = 16;
+  a.heads = 4;
+  a.kv_heads = 2;
+  a.head_dim = 4;
+  a.ffn = 24;
+  a.gated = true;
+  a.vocab = 24;
+  return a;
+}
+
+Architecture mixtral() {
+  Architecture a = llama();
+  a.family = a.name = "mixtral";
+  a.experts = Experts{};
+  a.experts->experts = 4;
+  a.experts->top_k = 2;
+  a.experts->ffn = 24;
+  return a;
+}
+
+Architecture gpt2() {
+  Architecture a = llama();
+  a.family = a.name = "gpt2";
+  a.kv_heads = 4;
+  a.norm = Norm::layer;
+  a.gated = false;
+  a.qkv_bias = a.out_bias = a.mlp_bias = a.tied = true;
+  a.positions = Positions::learned;
+  a.position_rows = 16;
+  return a;
+}
+
+void two_microbatches(Plan& p) {
+  p.global_batch = 2 * p.dp;
+}
+
+const std::vector<Case> kCases{
+    {"torchtitan_llama_fsdp4", llama, [](Plan& p) { p.dp = 4; }, {}},
+    {"torchtitan_llama_fsdp3_accumulated",
+     llama,
+     [](Plan& p) {
+       p.dp = 3;
+       two_microbatches(p);
+     },
+     {}},
+    {"torchtitan_llama_tp2_dp2", llama, [](Plan& p) { p.tp = p.dp = 2; }, {}},
+    {"torchtitan_llama_tp2_bf16",
+     llama,
+     [](Plan& p) {
+       p.tp = p.dp = 2;
+       p.dtype = DType::bf16;
+     },
+     {}},
+    {"torchtitan_llama_tp2_alone", llama, [](Plan& p) { p.tp = 2; }, {}},
+    {"torchtitan_llama_always",
+     llama,
+     [](Plan& p) { p.tp = p.dp = 2; },
+     {"reshard_after_forward=always"}},
+    {"torchtitan_llama_never", llama, [](Plan& p) { p.dp = 2; }, {"reshard_after_forward=never"}},
+    {"torchtitan_llama_tp2_pp2_dp2",
+     llama,
+     [](Plan& p) {
+       p.tp = p.pp = p.dp = 2;
+       p.global_batch = 8;
+     },
+     {}},
+    {"torchtitan_llama_gpipe",
+     llama,
+     [](Plan& p) {
+       p.pp = p.dp = 2;
+       p.schedule = "gpipe";
+       two_microbatches(p);
+     },
+     {}},
+    {"torchtitan_mixtral_ep2_dp4", mixtral, [](Plan& p) { p.dp = 4, p.ep = 2; }, {}},
+    {"ddp_llama", llama, [](Plan& p) { p.dp = 4; }, {}},
+    {"ddp_llama_first_step",
+     llama,
+     [](Plan& p) {
+       p.dp = 2;
+       two_microbatches(p);
+     },
+     {"ddp_step=first"}},
+    {"ddp_gpt2_every_microbatch",
+     gpt2,
+     [](Plan& p) {
+       p.dp = 2;
+       two_microbatches(p);
+     },
+     {"every=microbatch"}},
+    {"ddp_mixtral", mixtral, [](Plan& p) { p.dp = 2; }, {}},
+    {"deepspeed_llama_zero0", llama, [](Plan& p) { p.dp = 4; }, {"reduce_bucket_size=800"}},
+    {"deepspeed_gpt2_zero1",
+     gpt2,
+     [](Plan& p) {
+       p.dp = 4, p.zero = 1;
+       two_microbatches(p);
+     },
+     {"reduce_bucket_size=800"}},
+    {"deepspeed_llama_zero1_scattered",
+     llama,
+     [](Plan& p) { p.dp = 4, p.zero = 1; },
+     {"zero_gradients=scattered", "reduce_bucket_size=800"}},
+    {"deepspeed_llama_zero2",
+     llama,
+     [](Plan& p) {
+       p.dp = 3, p.zero = 2;
+       two_microbatches(p);
+     },
+     {"reduce_bucket_size=800"}},
+    {"deepspeed_llama_zero3",
+     llama,
+     [](Plan& p) {
+       p.dp = 3, p.zero = 3;
+       two_microbatches(p);
+     },
+     {"reduce_bucket_size=800", "param_persistence_threshold=16"}},
+    {"deepspeed_gpt2_pp2_dp2",
+     gpt2,
+     [](Plan& p) {
+       p.pp = p.dp = 2;
+       two_microbatches(p);
+     },
+     {}},
+    {"deepspeed_llama_tp2_zero1", llama, [](Plan& p) { p.tp = p.dp = 2, p.zero = 1; }, {}},
+    {"deepspeed_mixtral_ep2_zero1",
+     mixtral,
+     [](Plan& p) { p.dp = 4, p.ep = 2, p.zero = 1; },
+     {"reduce_bucket_size=2000"}},
+    {"deepspeed_mixtral_ep2_zero2", mixtral, [](Plan& p) { p.dp = p.ep = 2, p.zero = 2; }, {}},
+    {"megatron08_llama_tp2_pp2_dp2",
+     llama,
+     [](Plan& p) {
+       p.tp = p.pp = p.dp = 2, p.sp = true;
+       two_microbatches(p);
+     },
+     {}},
+    {"megatron08_gpt2_tp2_dp2",
+     gpt2,
+     [](Plan& p) {
+       p.tp = p.dp = 2;
+       p.dtype = DType::f64;
+       p.grad_dtype = DType::f64;
+     },
+     {}},
+    {"megatron08_mixtral_ep2_dp4", mixtral, [](Plan& p) { p.dp = 4, p.ep = 2; }, {}},
+};
+
+class EveryProfile : public testing::TestWithParam<Case> {};
+
+TEST_P(EveryProfile, RunsAsPredicted) {
+  Plan plan;
+  plan.seq = 8;
+  plan.micro_batch = 1;
+  plan.dp = 1;
+  plan.dtype = DType::f32;
+  GetParam().plan(plan);
+  Profile profile = find_profile(GetParam().profile()).value();
+  for (const std::string& change : GetParam().changes) ASSERT_FALSE(profile.set(change));
+  Diagnostics sink("config.json");
+  const auto model = build_transformer(GetParam().architecture(), plan, profile, sink);
+  sink.throw_if_any();
+  VerifyOptions options;
+  options.backend = find_backend("host");
+  const Verification v = verify(*model, options);
+  std::ostringstream text;
+  write_text(v, text);
+  EXPECT_TRUE(v.match()) << text.str();
+  EXPECT_FALSE(v.observed.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, EveryProfile, testing::ValuesIn(kCases),
+                         [](const testing::TestParamInfo<Case>& of) { return of.param.name; });
+
+}  // namespace
+}  // namespace s2t

@@ -1,0 +1,419 @@
+// What frameworks other than Megatron issue for published models: torchtitan, PyTorch DDP,
+// DeepSpeed. Sources: PyTorch 2.6 (torch.distributed.fsdp, reducer.cpp), torchtitan
+// models/llama3, DeepSpeed 0.14 runtime/zero; Rajbhandari et al. 2020 (arXiv 1910.02054); Fedus et
+// al. 2021 (arXiv 2101.03961).
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "analyzer/analyze.h"
+#include "analyzer/io/transformer.h"
+#include "analyzer/program/listing.h"
+
+namespace s2t {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+using Lines = std::vector<std::string>;
+
+Architecture llama(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
+  Architecture a;
+  a.family = a.name = "llama";
+  a.layers = layers;
+  a.hidden = hidden;
+  a.heads = a.kv_heads = heads;
+  a.head_dim = hidden / heads;
+  a.ffn = 4 * hidden;
+  a.gated = true;
+  a.vocab = vocab;
+  return a;
+}
+
+Architecture gpt2(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
+  Architecture a = llama(layers, hidden, heads, vocab);
+  a.family = "gpt2";
+  a.norm = Norm::layer;
+  a.gated = false;
+  a.qkv_bias = a.out_bias = a.mlp_bias = a.tied = true;
+  a.positions = Positions::learned;
+  a.position_rows = 64;
+  return a;
+}
+
+Architecture mixtral(int64_t layers, int64_t hidden, int64_t heads, int64_t top_k) {
+  Architecture a = llama(layers, hidden, heads, 1024);
+  a.experts = Experts{};
+  a.experts->experts = 8;
+  a.experts->top_k = top_k;
+  a.experts->ffn = 2 * hidden;
+  return a;
+}
+
+Plan plan_of(int64_t tp, int64_t dp, int64_t seq) {
+  Plan p;
+  p.tp = tp;
+  p.dp = dp;
+  p.seq = seq;
+  return p;
+}
+
+Profile profile_of(const char* name, const Lines& changes = {}) {
+  Profile profile = find_profile(name).value();
+  for (const std::string& change : changes) {
+    const auto wrong = profile.set(change);
+    EXPECT_FALSE(wrong) << wrong->found;
+  }
+  return profile;
+}
+
+Program predict(const Architecture& a, const Plan& p, const Profile& profile) {
+  Diagnostics sink("config.json");
+  const auto model = build_transformer(a, p, profile, sink);
+  sink.throw_if_any();
+  return analyze(*model);
+}
+
+Lines refusals(const Architecture& a, const Plan& p, const Profile& profile) {
+  Diagnostics sink("config.json");
+  EXPECT_FALSE(build_transformer(a, p, profile, sink));
+  Lines lines;
+  for (const Diagnostic& d : sink.list()) lines.push_back(to_string(d, sink.file()));
+  return lines;
+}
+
+// "dp all_gather 512>1024"
+std::string line(const Program& program, const Event& e) {
+  return fmt::format("{} {} {}>{}", program.families[e.family].name, info(e.op).name,
+                     e.volume.input_bytes, e.volume.output_bytes);
+}
+
+// One rank's step in order; `phase` only if stated.
+Lines step(const Program& program, int rank, std::optional<Phase> phase = std::nullopt) {
+  Lines lines;
+  for (const Event& e : events_of(program, Rank(rank)))
+    if (!phase || e.phase == *phase) lines.push_back(line(program, e));
+  return lines;
+}
+
+Count total(const Program& program, int rank, Count Volume::*bytes) {
+  Count sum = 0;
+  for (const Event& e : events_of(program, Rank(rank))) sum += e.volume.*bytes;
+  return sum;
+}
+
+// --- torchtitan
+// ------------------------------------------------------------------------------------
+
+// Two layers, tp 2, dp 2: everything of a step of one rank. Activations are 16 tokens of 8 in bf16:
+// 256 B whole, 128 B per tp rank. Unit sizes are those of one tp rank.
+TEST(Torchtitan, StepIsThatOfPyTorchCallByCall) {
+  const Architecture a = llama(2, 8, 2, 32);
+  const Program p = predict(a, plan_of(2, 2, 16), profile_of("torchtitan"));
+  const Count table = 32 * 8 / 2, block = (4 * 8 * 8 + 3 * 8 * 32) / 2 + 2 * 8,
+              head = 8 + 32 * 8 / 2;
+  const auto unit = [](Count n) { return fmt::format("dp all_gather {}>{}", n, 2 * n); };
+  const auto reduced = [](Count n) { return fmt::format("dp reduce_scatter {}>{}", 4 * n, 2 * n); };
+  const std::string gather = "tp all_gather 128>256", scatter = "tp reduce_scatter 256>128",
+                    norm = "tp all_reduce 16>16", loss = "tp all_reduce 64>64";
+  const Lines expected{
+      // forward
+      unit(table),
+      scatter,  // embedding
+      unit(block),
+      gather,
+      scatter,
+      gather,
+      scatter,  // first block
+      unit(block),
+      gather,
+      scatter,
+      gather,
+      scatter,  // second block
+      unit(head),
+      gather,
+      loss,
+      loss,
+      loss,  // norm, head, loss
+      // backward: the next unit is gathered as one begins; the last one was kept
+      unit(block),
+      scatter,
+      norm,
+      reduced(head),  // head
+      unit(block),
+      gather,
+      scatter,
+      gather,
+      scatter,
+      norm,
+      norm,
+      reduced(block),
+      unit(table),
+      gather,
+      scatter,
+      gather,
+      scatter,
+      norm,
+      norm,
+      reduced(block),
+      gather,
+      reduced(table),
+  };
+  EXPECT_THAT(step(p, 0), ElementsAreArray(expected));
+  EXPECT_THAT(step(p, 3), ElementsAreArray(expected));
+}
+
+TEST(Torchtitan, LayerHasFourGathersAndFourScattersOverTp) {
+  const auto over_tp = [](int64_t layers) {
+    std::map<std::string, int> counts;
+    for (const std::string& l : step(
+             predict(llama(layers, 8192, 64, 32000), plan_of(8, 1, 4096), profile_of("torchtitan")),
+             0))
+      ++counts[l];
+    return counts;
+  };
+  const auto one = over_tp(1), two = over_tp(2);
+  const char* gather = "tp all_gather 8388608>67108864";
+  const char* scatter = "tp reduce_scatter 67108864>8388608";
+  EXPECT_EQ(two.at(gather) - one.at(gather), 4);
+  EXPECT_EQ(two.at(scatter) - one.at(scatter), 4);
+}
+
+TEST(Torchtitan, ReshardingIsASwitch) {
+  const Architecture a = llama(3, 8, 2, 32);
+  const auto gathers = [&](const char* policy, Phase phase) {
+    const Profile profile =
+        profile_of("torchtitan", {std::string("reshard_after_forward=") + policy});
+    return step(predict(a, plan_of(1, 2, 16), profile), 0, phase).size();
+  };
+  EXPECT_EQ(gathers("default", Phase::forward), 5u);  // embedding, three blocks, norm with head
+  EXPECT_EQ(gathers("default", Phase::backward), 4u);
+  EXPECT_EQ(gathers("always", Phase::backward), 5u);
+  EXPECT_EQ(gathers("never", Phase::backward), 0u);
+  EXPECT_EQ(gathers("never", Phase::grad_sync), 5u);
+}
+
+// Parts of 3 rows on 2 ranks are padded to 2.
+TEST(Torchtitan, EveryMicrobatchGathersAndReduces) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.global_batch = 6;
+  const Program p = predict(llama(1, 8, 2, 33), plan, profile_of("torchtitan"));
+  EXPECT_EQ(step(p, 0, Phase::grad_sync).size(), 9u);
+  EXPECT_EQ(step(p, 0, Phase::forward).size(), 9u);
+  EXPECT_EQ(step(p, 0, Phase::forward).at(0), "dp all_gather 272>544");  // 17 of 33 rows of 8
+}
+
+// Gathered once, kept over all microbatches, reduced behind the last backward in forward order.
+TEST(Torchtitan, PipelineStageGathersOncePerStep) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.pp = 2;
+  plan.global_batch = 8;
+  const Program p = predict(llama(2, 8, 2, 32), plan, profile_of("torchtitan"));
+  const Count table = 32 * 8, block = 4 * 8 * 8 + 3 * 8 * 32 + 2 * 8;
+  EXPECT_THAT(step(p, 0, Phase::grad_sync),
+              ElementsAre(fmt::format("dp reduce_scatter {}>{}", 4 * table, 2 * table),
+                          fmt::format("dp reduce_scatter {}>{}", 4 * block, 2 * block)));
+  Lines gathers = step(p, 0, Phase::forward);
+  std::erase_if(gathers, [](const std::string& l) { return l[0] == 'p'; });
+  EXPECT_THAT(gathers, ElementsAre(fmt::format("dp all_gather {}>{}", table, 2 * table),
+                                   fmt::format("dp all_gather {}>{}", block, 2 * block)));
+}
+
+// Ten layers' worth of weight on four stages are 3 3 2 2, without embedding and head 2 3 2 1.
+TEST(Torchtitan, EmbeddingAndHeadCountAsALayerEach) {
+  Plan plan = plan_of(1, 1, 16);
+  plan.pp = 4;
+  plan.global_batch = 4;
+  const Program p = predict(llama(8, 8, 2, 32), plan, profile_of("torchtitan"));
+  std::map<int, std::set<std::string>> layers;
+  Plan tp = plan;
+  tp.tp = 2;
+  const Program q = predict(llama(8, 8, 2, 32), tp, profile_of("torchtitan"));
+  for (size_t s = 0; s < q.stages.size(); ++s)
+    for (const Segment::Item& item : q.stages[s].forward.items)
+      if (item.event.module.rfind("layers.", 0) == 0)
+        layers[static_cast<int>(s)].insert(item.event.module.substr(0, 8));
+  EXPECT_EQ(layers[0].size(), 2u);
+  EXPECT_EQ(layers[1].size(), 3u);
+  EXPECT_EQ(layers[2].size(), 2u);
+  EXPECT_EQ(layers[3].size(), 1u);
+  EXPECT_EQ(p.stages.size(), 4u);
+}
+
+TEST(Torchtitan, ExpertsAreAUnitOfTheirOwn) {
+  Plan plan = plan_of(1, 4, 16);
+  plan.ep = 2;
+  const Program p = predict(mixtral(1, 8, 2, 2), plan, profile_of("torchtitan"));
+  const Count experts = Count{4} * 3 * 8 * 16 / 2;  // half of four experts
+  EXPECT_THAT(step(p, 0, Phase::forward),
+              Contains(fmt::format("edp all_gather {}>{}", 2 * experts, 4 * experts)));
+  EXPECT_THAT(step(p, 0, Phase::grad_sync),
+              Contains(fmt::format("edp reduce_scatter {}>{}", 8 * experts, 4 * experts)));
+}
+
+TEST(Torchtitan, RefusesWhatItDoesNotHave) {
+  const Profile titan = profile_of("torchtitan");
+  EXPECT_THAT(refusals(gpt2(2, 8, 2, 32), plan_of(1, 2, 16), titan),
+              UnorderedElementsAre(HasSubstr("positions that are not rotary"),
+                                   HasSubstr("norms that are not RMS"), HasSubstr("tied")));
+  EXPECT_THAT(refusals(llama(2, 8, 2, 33), plan_of(2, 2, 16), titan),
+              ElementsAre(HasSubstr("a vocabulary of 33 over 2 ranks under torchtitan")));
+  EXPECT_THAT(refusals(mixtral(2, 8, 2, 2), plan_of(2, 2, 16), titan),
+              ElementsAre(HasSubstr("experts with tensor parallelism under torchtitan")));
+  Plan plan = plan_of(1, 1, 16);
+  plan.pp = 2;
+  EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, titan),
+              ElementsAre(HasSubstr("1 microbatches on 2 pipeline ranks under torchtitan")));
+  plan = plan_of(1, 2, 16);
+  plan.zero = 1;
+  EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, titan),
+              ElementsAre(HasSubstr("FSDP shards parameters, gradients and optimizer states")));
+}
+
+// --- DDP
+// -------------------------------------------------------------------------------------------
+
+// Float32 gradients of a tied model: 1 MiB first, then 25 MiB, each closed by what reaches it.
+TEST(Ddp, BucketsCloseWhenTheyReachTheirLimit) {
+  Plan plan = plan_of(1, 4, 16);
+  plan.dtype = DType::f32;
+  plan.global_batch = 8;
+  const Architecture a = llama(4, 512, 8, 1000);
+  const Program p = predict(a, plan, profile_of("ddp"));
+  const Lines sync = step(p, 0, Phase::grad_sync);
+  Count sum = 0;
+  for (const Event& e : events_of(p, Rank(0))) sum += e.volume.input_bytes;
+  EXPECT_EQ(sum, 4 * parameter_count(a));
+  // The head's 1000 x 512 alone exceed 1 MiB; then 25 MiB and what the last gradient adds.
+  EXPECT_EQ(sync.at(0), "dp all_reduce 2048000>2048000");
+  EXPECT_EQ(sync.at(1), "dp all_reduce 29366272>29366272");
+  EXPECT_EQ(sync.size(), 4u);
+  EXPECT_THAT(step(predict(a, plan, profile_of("ddp", {"ddp_step=first"})), 0),
+              ElementsAre(fmt::format("dp all_reduce {0}>{0}", 4 * parameter_count(a))));
+}
+
+TEST(Ddp, AStatedCapIsTheLimitOfEveryBucket) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.dtype = DType::f32;
+  const Architecture a = llama(1, 512, 8, 1024);
+  EXPECT_EQ(step(predict(a, plan, profile_of("ddp", {"bucket_cap_mb=1000"})), 0).size(), 1u);
+  EXPECT_GT(step(predict(a, plan, profile_of("ddp", {"bucket_cap_mb=1"})), 0).size(), 8u);
+}
+
+TEST(Ddp, ReducesEachMicrobatchWithoutNoSync) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.global_batch = 6;
+  const Architecture a = gpt2(1, 64, 2, 128);
+  EXPECT_EQ(step(predict(a, plan, profile_of("ddp")), 0).size(), 1u);
+  EXPECT_EQ(step(predict(a, plan, profile_of("ddp", {"every=microbatch"})), 0).size(), 3u);
+}
+
+TEST(Ddp, RefusesOtherParallelism) {
+  Plan plan = plan_of(2, 2, 16);
+  plan.pp = 2;
+  plan.sp = true;
+  EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, profile_of("ddp")),
+              UnorderedElementsAre(HasSubstr("tensor parallelism under ddp; expected 1"),
+                                   HasSubstr("a pipeline under ddp; expected 1")));
+  plan = plan_of(1, 2, 16);
+  plan.zero = 3;
+  EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, profile_of("ddp")),
+              ElementsAre(HasSubstr("deepspeed has ZeRO 1 to 3")));
+}
+
+// --- DeepSpeed
+// -------------------------------------------------------------------------------------
+
+Program zero(int64_t stage, const Architecture& a, int64_t dp, const Lines& changes = {},
+             int64_t microbatches = 1) {
+  Plan plan = plan_of(1, dp, 16);
+  plan.zero = stage;
+  plan.global_batch = dp * microbatches;
+  return predict(a, plan, profile_of("deepspeed", changes));
+}
+
+TEST(DeepSpeed, StagesOneAndTwoAllReduceAndGatherTheParametersOnce) {
+  const Architecture a = llama(2, 64, 2, 128);
+  const Count n = parameter_count(a), padded = (n + 7) / 8 * 8;
+  const std::string gradients = fmt::format("dp all_reduce {0}>{0}", 2 * n);
+  const std::string updates = fmt::format("dp all_gather {}>{}", padded / 2, 2 * padded);
+  EXPECT_THAT(step(zero(0, a, 4, {}, 2), 0), ElementsAre(gradients));
+  EXPECT_THAT(step(zero(1, a, 4, {}, 2), 0), ElementsAre(gradients, updates));
+  EXPECT_THAT(step(zero(2, a, 4, {}, 2), 0), ElementsAre(gradients, gradients, updates));
+}
+
+TEST(DeepSpeed, BucketsCloseBeforeTheyExceedTheirLimit) {
+  const Architecture a = llama(1, 64, 2, 100);  // matrices of 6400, 4096 (four), 16384 (three)
+  const Lines sync = step(zero(1, a, 2, {"reduce_bucket_size=20000"}), 0, Phase::grad_sync);
+  const auto ar = [](Count n) { return fmt::format("dp all_reduce {0}>{0}", 2 * n); };
+  EXPECT_THAT(sync, ElementsAre(ar(6400 + 64 + 3 * 4096), ar(4096 + 64), ar(16384), ar(16384),
+                                ar(16384 + 64), ar(6400)));
+}
+
+// Forward and backward gather each module; norms are small and stay.
+TEST(DeepSpeed, StageThreeGathersEachModuleBothWays) {
+  const Architecture a = llama(1, 64, 2, 100);
+  const Program p = zero(3, a, 3, {"param_persistence_threshold=64"});
+  EXPECT_EQ(step(p, 0, Phase::forward).size(), 9u);  // table, q k v, proj, gate up down, head
+  EXPECT_EQ(step(p, 0, Phase::backward).size(), 9u);
+  EXPECT_EQ(step(p, 0, Phase::forward).at(1), "dp all_gather 2732>8196");  // ceil(4096 / 3)
+  const Count parts = 2 * 2134 + 4 * 1366 + 3 * 5462 + 3 * 22;
+  EXPECT_THAT(step(p, 0, Phase::grad_sync),
+              ElementsAre(fmt::format("dp reduce_scatter {}>{}", 6 * parts, 2 * parts)));
+  EXPECT_THAT(step(p, 0, Phase::step), ElementsAre("dp all_gather 132>396"));  // three norms
+}
+
+TEST(DeepSpeed, PipelineRunsItsOwnSchedule) {
+  Plan plan = plan_of(1, 1, 16);
+  plan.pp = 4;
+  plan.global_batch = 8;
+  const Program p = predict(llama(4, 64, 2, 128), plan, profile_of("deepspeed"));
+  EXPECT_EQ(step(p, 0).size(), 16u);
+  EXPECT_EQ(step(p, 1).size(), 32u);
+  EXPECT_FALSE(p.batched_p2p);
+  plan.zero = 2;
+  EXPECT_THAT(refusals(llama(4, 64, 2, 128), plan, profile_of("deepspeed")),
+              ElementsAre(HasSubstr("ZeRO stage 2 with a pipeline under deepspeed")));
+}
+
+// A top-1 layer of 4096 tokens, 768 wide, capacity 1.25: 7,864,320 B each way (Switch, appendix A).
+TEST(DeepSpeed, ExpertsExchangeTheirCapacity) {
+  Plan plan = plan_of(1, 8, 4096);
+  plan.ep = 8;
+  const Program p =
+      predict(mixtral(1, 768, 12, 1), plan, profile_of("deepspeed", {"expert_capacity=1.25"}));
+  const std::string exchange = "ep all_to_all 7864320>7864320";
+  EXPECT_THAT(step(p, 0, Phase::forward), ElementsAre(exchange, exchange));
+  EXPECT_THAT(step(p, 0, Phase::backward), ElementsAre(exchange, exchange));
+}
+
+// --- published volumes
+// -----------------------------------------------------------------------------
+
+// A model of 7.5e9 parameters on 64 ranks (ZeRO paper, section 7): data parallelism and stages 1
+// and 2 move 2 elements per parameter and rank, stage 3 moves 3; up to the factor (n - 1) / n.
+TEST(Published, ZeroMovesTwoOrThreeElementsPerParameter) {
+  const Architecture a = llama(36, 4096, 32, 51200);
+  const auto elements_moved = [&](const char* name, int64_t stage, const Lines& changes) {
+    Plan plan = plan_of(1, 64, 2048);
+    plan.zero = stage;
+    plan.grad_dtype = DType::bf16;
+    const Program p = predict(a, plan, profile_of(name, changes));
+    const double wire = static_cast<double>(total(p, 0, &Volume::wire_bytes));
+    return wire / 2 / static_cast<double>(parameter_count(a)) * 64 / 63;
+  };
+  EXPECT_NEAR(elements_moved("ddp", 0, {}), 2, 1e-4);
+  EXPECT_NEAR(elements_moved("deepspeed", 0, {}), 2, 1e-4);
+  EXPECT_NEAR(elements_moved("deepspeed", 1, {"zero_gradients=scattered"}), 2, 1e-4);
+  EXPECT_NEAR(elements_moved("deepspeed", 2, {"zero_gradients=scattered"}), 2, 1e-4);
+  EXPECT_NEAR(elements_moved("deepspeed", 3, {}), 3, 1e-4);
+  EXPECT_NEAR(elements_moved("torchtitan", 0, {"reshard_after_forward=always"}), 3, 1e-4);
+  EXPECT_NEAR(elements_moved("megatron", 1, {}), 2, 1e-4);
+  EXPECT_NEAR(elements_moved("deepspeed", 1, {}), 3, 1e-4);  // what it really runs: all-reduces
+}
+
+}  // namespace
+}  // namespace s2t
