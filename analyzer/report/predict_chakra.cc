@@ -183,7 +183,6 @@ class Trace {
     node.number("output_bytes", kUint64, e.volume.output_bytes);
     node.number("wire_bytes", kUint64, e.volume.wire_bytes);
     if (e.microbatch) node.number("microbatch", kInt64, static_cast<uint64_t>(*e.microbatch));
-    if (e.repeat > 1) node.number("repeat", kInt64, static_cast<uint64_t>(e.repeat));
     if (!e.splits) return;
     node.number("row_elements", kUint64, e.splits->row_elements);
     node.list("in_split_size", e.splits->send);
@@ -204,6 +203,9 @@ class Trace {
 
 void write_predict_chakra(const Program& program, const ReportOptions& options, std::ostream& out) {
   const Rank rank = traced_rank(program, options, "chakra");
+  if (options.summary)
+    throw UserError("shape2trace", {{"--summary", "a Chakra trace lists every call", "no --summary",
+                                     "", "bad-option"}});
   Trace trace(program, rank, out);
   trace.begin();
   for_each_traced(program, options, rank,

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "analyzer/program/listing.h"
+#include "analyzer/program/modules.h"
 #include "analyzer/program/tally.h"
 #include "analyzer/report/program_json.h"
 #include "analyzer/report/report.h"
@@ -40,6 +41,28 @@ void write_totals(JsonWriter& json, const Program& program, const Selection& sel
     json.object().field("family", family.name).field("axes", family.axes);
     write_bytes(json, row);
     json.field("wire_bytes_of_all_ranks", row.wire_of_all).end();
+  }
+  json.end();
+}
+
+void write_calls(JsonWriter& json, const Program& program, const ModuleCalls& c) {
+  json.object().field("op", info(c.op).name);
+  json.field("family", program.families.at(c.family).name);
+  json.field("dtype", info(c.dtype).name).field("calls", c.calls);
+  json.field("input_bytes", c.most.input_bytes).field("output_bytes", c.most.output_bytes);
+  json.field("wire_bytes", c.most.wire_bytes);
+  if (c.least != c.most) json.field("least_input_bytes", c.least.input_bytes);
+  json.end();
+}
+
+void write_modules(JsonWriter& json, const Program& program, const Selection& selection) {
+  json.key("modules").array(JsonWriter::kLines);
+  for (const ModuleRow& row : module_rows(program, selection)) {
+    json.object().field("module", row.stem).field("numbers", row.numbers);
+    json.field("phase", to_string(row.phase)).field("stages", row.stages);
+    json.field("times", row.times).key("calls").array();
+    for (const ModuleCalls& c : row.calls) write_calls(json, program, c);
+    json.end().end();
   }
   json.end();
 }
@@ -123,7 +146,10 @@ void write_predict_json(const Program& program, const ReportOptions& options, st
   write_groups(json, program);
   write_pipeline(json, program);
   write_events(json, program, options, selection);
-  if (options.summary) write_totals(json, program, selection);
+  if (options.summary) {
+    write_totals(json, program, selection);
+    write_modules(json, program, selection);
+  }
   write_loads(json, program);
   json.key("pruned").array(JsonWriter::kLines);
   for (const Pruned& pruned : program.pruned) write_pruned(json, program, pruned);

@@ -85,6 +85,7 @@ def judge(judge, stages, world):
         check_filters(judge, rank, events)
         check_csv(judge, rank, events)
     check_totals(summary, of_stage, world // stages)
+    check_modules(summary, of_stage)
 
 
 def check_totals(summary, of_stage, ranks_of_stage):
@@ -96,6 +97,21 @@ def check_totals(summary, of_stage, ranks_of_stage):
     for row in summary["totals"]:
         wire = sum(f.get(row["family"], [0] * 4)[3] for f in of_stage)
         assert row["wire_bytes_of_all_ranks"] == wire * ranks_of_stage, row
+
+
+def check_modules(summary, of_stage):
+    """Every module's calls, as often as they run and for as many as do the same, on all stages."""
+    sums = defaultdict(lambda: [0, 0, 0, 0])
+    for row in summary["modules"]:
+        for c in row["calls"]:
+            ways = len(row["numbers"]) or len(row["stages"])
+            n = ways * row["times"] * c["calls"]
+            wire = 0 if c["op"] == "recv" else c["wire_bytes"]
+            add = (n, n * c["input_bytes"], n * c["output_bytes"], n * wire)
+            sums[c["family"]] = [a + b for a, b in zip(sums[c["family"]], add)]
+    for family, sum_of_modules in sums.items():
+        listed = [f.get(family, [0] * 4) for f in of_stage]
+        assert sum_of_modules == [sum(column) for column in zip(*listed)], family
 
 
 def check_filters(judge, rank, events):
