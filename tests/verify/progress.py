@@ -57,8 +57,8 @@ def into_a_pipe(program, model):
 def main(program, model):
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        text = Path(model).read_text(encoding="utf-8").replace("1024", "4096").replace("512", "2048")
-        large = Path(folder) / "large.json"  # takes many seconds
+        text = Path(model).read_text(encoding="utf-8").replace("1024", "8192").replace("512", "4096")
+        large = Path(folder) / "large.json"  # its step takes seconds on any machine
         large.write_text(text, encoding="utf-8")
         for check in (on_a_terminal, into_a_pipe):
             wrong = check(program, str(large))
