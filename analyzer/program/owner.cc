@@ -39,6 +39,15 @@ bool message(const Event& event) {
   return event.op == Collective::send || event.op == Collective::recv;
 }
 
+// The layer that all of a bucket's parameters are in, if there is one.
+Block block_of_bucket(const std::vector<std::string>& members) {
+  Block first = block_of(members.front());
+  const bool one_layer =
+      first.number && std::all_of(members.begin(), members.end(),
+                                  [&](const std::string& name) { return block_of(name) == first; });
+  return one_layer ? first : Block{"optimizer", std::nullopt};
+}
+
 const std::string& name_of(const Event& event) {
   return event.module.empty() ? event.node : event.module;
 }
@@ -57,7 +66,7 @@ Block block_of(std::string_view name) {
 
 Block block_of(const Event& event) {
   if (message(event)) return {"pipeline", std::nullopt};
-  if (synchronises(event) && event.members.size() > 1) return {"optimizer", std::nullopt};
+  if (synchronises(event) && event.members.size() > 1) return block_of_bucket(event.members);
   return block_of(name_of(event));
 }
 
