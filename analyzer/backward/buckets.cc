@@ -24,12 +24,12 @@ void add(Bucket& bucket, const GradientLeaf& leaf) {
 
 std::vector<Bucket> closed_when_reached(const GradientSyncDecl& decl,
                                         const std::vector<const GradientLeaf*>& taken) {
-  using Kind = std::tuple<int, AtomSet, DType>;
+  using Kind = std::tuple<int, AtomSet, DType, DType>;
   std::map<Kind, Bucket> open;
   std::map<Kind, size_t> closed_count;
   std::vector<Bucket> closed;
   for (const GradientLeaf* leaf : taken) {
-    const Kind kind{leaf->stage, leaf->data, leaf->dtype};
+    const Kind kind{leaf->stage, leaf->data, leaf->dtype, leaf->stored};
     Bucket& b = open[kind];
     add(b, *leaf);
     if (b.elements * size_of(leaf->dtype) < limit(decl, closed_count[kind] == 0)) continue;

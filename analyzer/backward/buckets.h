@@ -17,12 +17,13 @@ struct GradientLeaf {
   TensorId parameter;
   int stage = 0;
   Layout gradient;
-  Layout wanted;      // the parameter's own layout
-  AtomSet data = 0;   // reduced by the synchronisation, partial here
-  AtomSet model = 0;  // model axes of the global convention, partial here
-  OpId ready;         // op after whose backward it is complete
-  DType dtype = DType::f32;
-  Shape local;  // of the gradient on one rank
+  Layout wanted;              // the parameter's own layout
+  AtomSet data = 0;           // reduced by the synchronisation, partial here
+  AtomSet model = 0;          // model axes of the global convention, partial here
+  OpId ready;                 // op after whose backward it is complete
+  DType dtype = DType::f32;   // reduced in this type
+  DType stored = DType::f32;  // the parameter's
+  Shape local;                // of the gradient on one rank
 };
 
 struct Bucket {

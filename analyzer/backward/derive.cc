@@ -49,8 +49,7 @@ class Deriver {
     for (const int conversion : forward_.ops[id.at()].conversions)
       if (conversion >= 0) finish_converted_parameter(conversion, id);
     for (const TensorId t : op.inputs)
-      if (graph_.value(t).leaf() && !graph_.value(t).parameter &&
-          graph_.value(t).uses.front().op == id)
+      if (graph_.value(t).leaf() && !graph_.value(t).parameter && is_first_use(t, id))
         finish_input(t, id);
   }
 
@@ -153,9 +152,20 @@ class Deriver {
     add(list, std::move(c));
   }
 
+  // Of the uses on its stage; a leaf that several stages read has a gradient on each.
+  bool is_first_use(TensorId value, OpId id) const {
+    for (const Use& use : graph_.value(value).uses)
+      if (stage_of(use.op) == stage_of(id)) return use.op == id;
+    return false;
+  }
+
+  int stage_of(OpId id) const { return graph_.op(id).stage; }
+  int stage_of(const Contribution& c) const { return stage_of(c.sources.front()); }
+
   void add(std::vector<Contribution>& list, Contribution c) const {
     for (Contribution& other : list)
-      if (graph_.switches.accumulate_first && other.layout == c.layout) {
+      if (graph_.switches.accumulate_first && other.layout == c.layout &&
+          stage_of(other) == stage_of(c)) {
         other.sources.insert(other.sources.end(), c.sources.begin(), c.sources.end());
         return;
       }
@@ -191,16 +201,22 @@ class Deriver {
     return home;
   }
 
-  // The gradient of an input is complete once the backward has passed its first use, `id`.
+  // The gradient of an input is complete on a stage once the backward has passed its first use
+  // there, `id`.
   void finish_input(TensorId value, OpId id) {
     std::vector<Contribution> home;
     for (const Contribution& c : out_.leaf_gradients[value.at()]) {
+      if (stage_of(c) != stage_of(id)) {
+        home.push_back(c);
+        continue;
+      }
       const Layout target = home_of(value, c.layout);
       convert(value, c, target, id);
       add(home, {target, c.sources});
     }
+    for (const Contribution& c : home)
+      if (stage_of(c) == stage_of(id)) remark_partial(value, c.layout);
     out_.leaf_gradients[value.at()] = std::move(home);
-    for (const Contribution& c : out_.leaf_gradients[value.at()]) remark_partial(value, c.layout);
   }
 
   // A parameter that was converted for use (a position table sliced along the sequence): the dual

@@ -61,11 +61,46 @@ class SyncPlanner {
   // ----------------------------------------------------------------------
 
   void collect() {
-    for (const TensorId p : parameters_of(graph_))
-      for (const Contribution& arrived : backward_.leaf_gradients[p.at()])
-        for (const int stage : stages_of(graph_, p))
-          if (first_source({arrived}, stage).valid())
-            leaves_.push_back(leaf_of(p, stage, arrived.layout));
+    for (const TensorId p : parameters_of(graph_)) {
+      std::map<int64_t, size_t> held;  // by pipeline rank, which holds one copy: its leaf
+      for (const int stage : stages_of(graph_, p))
+        for (const Contribution& arrived : backward_.leaf_gradients[p.at()])
+          if (first_source({arrived}, stage).valid()) {
+            const auto [at, fresh] = held.emplace(pipeline_rank(stage), leaves_.size());
+            if (fresh)
+              leaves_.push_back(leaf_of(p, stage, arrived.layout));
+            else
+              check_alike(leaves_[at->second], stage, arrived.layout);
+          }
+    }
+  }
+
+  int64_t pipeline_rank(int stage) const {
+    const auto atom = graph_.mesh.pipeline_atom();
+    return atom ? stage % graph_.mesh.atom(*atom).size : 0;
+  }
+
+  // What a rank adds up locally and reduces once has one layout, and belongs to one stage.
+  void check_alike(const GradientLeaf& leaf, int stage, const Layout& other) const {
+    const std::string name = quoted(graph_.value(leaf.parameter).name);
+    if (stage != leaf.stage)
+      refuse(leaf, "shared-by-chunks",
+             fmt::format("parameter {} is used by stages {} and {}, chunks of one pipeline rank",
+                         name, leaf.stage, stage),
+             "a parameter of one chunk", "Give each chunk a parameter of its own.");
+    if (other != leaf.gradient)
+      refuse(
+          leaf, "two-gradient-layouts",
+          fmt::format("the gradient of {} arrives as {} from one op and as {} from another", name,
+                      to_string(leaf.gradient, graph_.mesh), to_string(other, graph_.mesh)),
+          "one layout", "Pin what these ops read so that they use the parameter alike.");
+  }
+
+  [[noreturn]] void refuse(const GradientLeaf& leaf, const std::string& slug,
+                           const std::string& found, const std::string& expected,
+                           const std::string& advice) const {
+    throw UserError(graph_.file,
+                    {{graph_.value(leaf.parameter).pointer, found, expected, advice, slug}});
   }
 
   // The last op of a stage whose backward adds to a gradient: the first in forward order.
@@ -79,15 +114,11 @@ class SyncPlanner {
 
   GradientLeaf leaf_of(TensorId p, int stage, const Layout& gradient) const {
     const Value& v = graph_.value(p);
-    GradientLeaf leaf{p,
-                      stage,
-                      gradient,
-                      v.layout,
-                      0,
-                      0,
-                      {},
-                      decl_.dtype.value_or(v.dtype),
-                      local_shape(v.shape, v.layout, graph_.mesh)};
+    GradientLeaf leaf{p,        stage,
+                      gradient, v.layout,
+                      0,        0,
+                      {},       decl_.dtype.value_or(v.dtype),
+                      v.dtype,  local_shape(v.shape, v.layout, graph_.mesh)};
     const AtomSet allowed = sync_atoms(graph_, p);
     for (size_t i = 0; i < graph_.atoms(); ++i) {
       const AtomIndex a(i);
@@ -315,7 +346,8 @@ class SyncPlanner {
       if (!decl_.reshard_after_forward || u.root) continue;
       if (!decl_.reshard_last_unit && u.last == last_use) continue;
       const ShardingUnit& before = chain[i > 0 && chain[i - 1].stage == u.stage ? i - 1 : i];
-      const OpId anchor = first_backward_op(before, backward_);
+      OpId anchor = first_backward_op(before, backward_);
+      if (!anchor.valid()) anchor = first_backward_op(u, backward_);
       if (anchor.valid()) gather(u, SyncCall::Where::before_backward_op, anchor);
     }
   }
@@ -422,9 +454,14 @@ class SyncPlanner {
     std::set<TensorId> done;
     for (const GradientLeaf& leaf : leaves_) {
       std::set<int64_t> ranks;
-      for (const int stage : stages_of(graph_, leaf.parameter))
-        ranks.insert(atom ? stage % graph_.mesh.atom(*atom).size : 0);
+      for (const int stage : stages_of(graph_, leaf.parameter)) ranks.insert(pipeline_rank(stage));
       if (ranks.size() < 2 || !done.insert(leaf.parameter).second) continue;
+      if (decl_.kind == SyncKind::fsdp)
+        refuse(leaf, "tied-fsdp",
+               fmt::format("parameter {} is used on several pipeline ranks, and fsdp shards it on "
+                           "each",
+                           quoted(graph_.value(leaf.parameter).name)),
+               "a parameter of one pipeline rank", "Give each stage a parameter of its own.");
       SyncCall call =
           call_for(leaf, SyncCall::Purpose::tied, Collective::all_reduce, atom_bit(*atom));
       call.when = SyncCall::When::last;
@@ -465,11 +502,7 @@ std::vector<int> stages_of(const Graph& graph, TensorId parameter) {
 
 AtomSet sync_atoms(const Graph& graph, TensorId parameter) {
   AtomSet atoms = 0;
-  if (graph.value(parameter).expert) {
-    for (const Axis& axis : graph.mesh.axes())
-      if (axis.expert && axis.kind == AxisKind::data) atoms |= axis.atoms;
-    return atoms;
-  }
+  if (graph.value(parameter).expert) return graph.mesh.expert_data_atoms();
   if (graph.sync.axes.empty()) return graph.data_atoms;
   for (const std::string& name : graph.sync.axes)
     if (const Axis* axis = graph.mesh.find(name)) atoms |= axis->atoms;

@@ -37,7 +37,7 @@ class Chooser {
     add_shards(atom, true, std::nullopt);
     add_shards(atom, false, true);
     add_shards(atom, false, false);
-    if (graph_.switches.lazy_partial && !op_.is("transfer")) add_linear(atom);
+    if ((graph_.switches.lazy_partial || is_data(atom)) && !op_.is("transfer")) add_linear(atom);
     candidates_.push_back({Mode::redundant()});
   }
 
@@ -54,6 +54,9 @@ class Chooser {
       candidates_.push_back({Mode::split(*f), kind, i});
     }
   }
+
+  // Each data-parallel rank keeps its term of a loss: nothing sums terms before the gradients.
+  bool is_data(AtomIndex atom) const { return contains(graph_.data_atoms, atom); }
 
   void add_linear(AtomIndex atom) {
     std::vector<size_t> partial;

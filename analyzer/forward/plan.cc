@@ -53,7 +53,9 @@ class ForwardPlanner {
   int convert(OpId consumer, TensorId value, size_t operand, const Layout& to) {
     const Layout& from = out_.layouts[value.at()];
     if (from == to) return -1;
-    const auto key = std::make_pair(value, to);
+    // A leaf lives on every stage that reads it, so each converts its own.
+    const int stage = graph_.value(value).leaf() ? graph_.op(consumer).stage : 0;
+    const auto key = std::tuple(value, to, stage);
     if (const auto it = shared_.find(key); graph_.switches.share_conversions && it != shared_.end())
       return it->second;
     Conversion c{value, from, to, {}, consumer};
@@ -145,6 +147,17 @@ class ForwardPlanner {
     const size_t r = *buffer.routing;
     out_.routing_tokens[r] = plan.result_ports[0].sharding(1);
     const Shape local = local_shape(buffer.shape, plan.result_ports[0], graph_.mesh);
+    const auto tokens = static_cast<Count>(local[1]);
+    const auto [first, fresh] = tokens_routed_.emplace(r, std::pair(op.name, tokens));
+    if (!fresh && first->second.second != tokens) {
+      diagnostics_.add({op.pointer + "/routing",
+                        fmt::format("{} routes {} tokens by {}, as {} does with {}",
+                                    quoted(op.name), tokens, quoted(out_.routings[r].name),
+                                    quoted(first->second.first), first->second.second),
+                        "dispatches of equally many tokens",
+                        "Give each its own row of \"routing\".", "routing-rows"});
+      return;
+    }
     const auto error =
         route(out_.routings[r], graph_.routing_requests[r], static_cast<Count>(local[1]));
     if (error)
@@ -161,7 +174,8 @@ class ForwardPlanner {
   const Graph& graph_;
   Diagnostics diagnostics_;
   Forward out_;
-  std::map<std::pair<TensorId, Layout>, int> shared_;
+  std::map<std::tuple<TensorId, Layout, int>, int> shared_;        // per stage
+  std::map<size_t, std::pair<std::string, Count>> tokens_routed_;  // by routing: who, how many
 };
 
 }  // namespace

@@ -32,6 +32,8 @@ class Builder {
     for (const OpDecl& op : model_.ops) add(op);
     if (!model_.loss.empty()) find_loss();
     diagnostics_.throw_if_any();
+    check_borders();
+    diagnostics_.throw_if_any();
     insert_transfers(graph_);
     return std::move(graph_);
   }
@@ -281,6 +283,20 @@ class Builder {
     node.pointer = layout.pointer;
     node.attributes["layout"] = {layout, layout.pointer};
     add_simple(node, *find_op("redistribute"), decl.name, {names_.at(output)}, {output});
+  }
+
+  // Rows of several experts are a different number on every rank; no framework sends them so.
+  void check_borders() {
+    for (const Value& v : graph_.values)
+      for (const Use& use : v.uses)
+        if (v.routing && !v.leaf() && graph_.op(use.op).stage != graph_.op(v.producer).stage) {
+          diagnostics_.add(
+              {graph_.op(use.op).pointer,
+               fmt::format("{}, the rows of experts, crosses from stage {} to {}", quoted(v.name),
+                           graph_.op(v.producer).stage, graph_.op(use.op).stage),
+               "dispatch, experts and combine on one stage", "", "routed-border"});
+          break;
+        }
   }
 
   // --- loss and stages ---------------------------------------------------------------------------

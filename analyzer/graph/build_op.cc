@@ -201,6 +201,14 @@ std::optional<size_t> routing_of(const Graph& graph, const Op& op, size_t r) {
   return std::nullopt;
 }
 
+// The wider of two floating-point types; float32 for two different ones of 16 bits.
+DType promoted(DType a, DType b) {
+  if (a == b || !is_differentiable(b)) return a;
+  if (!is_differentiable(a)) return b;
+  if (size_of(a) == size_of(b)) return DType::f32;
+  return size_of(a) > size_of(b) ? a : b;
+}
+
 }  // namespace
 
 bool count_inputs(const OpDecl& decl, const FactorRule& rule, Diagnostics& diagnostics) {
@@ -231,6 +239,8 @@ Value result_of(const Graph& graph, const Op& op, size_t r) {
       v.dtype = graph.value(t).dtype;
       break;
     }
+  if (op.def->family == "elementwise")  // PyTorch promotes
+    for (const TensorId t : op.inputs) v.dtype = promoted(v.dtype, graph.value(t).dtype);
   if (op.def->float32_result && size_of(v.dtype) < 4) v.dtype = DType::f32;
   if (const auto it = op.attributes.find("dtype"); it != op.attributes.end())
     v.dtype = parse_dtype(std::get<std::string>(it->second)).value_or(v.dtype);

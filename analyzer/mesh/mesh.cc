@@ -142,6 +142,15 @@ std::optional<AtomIndex> Mesh::pipeline_atom() const {
   return std::nullopt;
 }
 
+AtomSet Mesh::expert_data_atoms() const {
+  AtomSet second = 0, data = 0, shared = 0;
+  for (const Axis& axis : axes_) {
+    if (axis.expert) second |= axis.atoms;
+    if (axis.kind == AxisKind::data) (axis.expert ? data : shared) |= axis.atoms;
+  }
+  return second ? data | (shared & ~second) : 0;
+}
+
 int64_t Mesh::size(AtomSet set) const {
   int64_t n = 1;
   for (size_t i = 0; i < atoms_.size(); ++i)

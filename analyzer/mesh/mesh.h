@@ -94,6 +94,9 @@ class Mesh {
   std::vector<std::string> axis_names() const;
   std::optional<AtomIndex> pipeline_atom() const;  // at most one atom is of kind pipeline
 
+  // Data axes of the expert factorisation, among them those that both share; none without one.
+  AtomSet expert_data_atoms() const;
+
   int64_t size(AtomSet set) const;
   int64_t coordinate(Rank rank, AtomIndex atom) const;
   int64_t coordinate(Rank rank, AtomSet set) const;  // mixed radix over the set, slowest atom major

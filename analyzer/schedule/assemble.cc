@@ -139,15 +139,30 @@ class Assembler {
 
   void backward_steps() {
     std::set<OpId> started;
+    OpId due;  // its parameters' gradients are complete but for what follows in their own layout
     for (const BackwardStep& step : backward_.steps) {
+      if (due.valid() && !completes(step, due)) flush(due);
       Segment& segment = stage(graph_.op(step.op).stage).backward;
       if (started.insert(step.op).second)
         synchronise(SyncCall::Where::before_backward_op, step.op, segment);
       if (step.kind == BackwardStep::Kind::op)
-        synchronise(SyncCall::Where::after_backward_op, step.op, segment);
+        due = step.op;
       else
         append(segment, backward_events(step));
     }
+    if (due.valid()) flush(due);
+  }
+
+  // A parameter's own conversion, or what a fused linear reduces, comes before its gradient is
+  // ready; the gradient of an input does not hold it up.
+  bool completes(const BackwardStep& step, OpId op) const {
+    return step.op == op && step.kind == BackwardStep::Kind::gradient &&
+           (graph_.value(step.value).parameter || step.fused);
+  }
+
+  void flush(OpId& due) {
+    synchronise(SyncCall::Where::after_backward_op, due, stage(graph_.op(due).stage).backward);
+    due = {};
   }
 
   std::vector<Event> backward_events(const BackwardStep& step) {
@@ -235,11 +250,21 @@ class Assembler {
     if (graph_.sync.kind == SyncKind::none || all_trained) return;
     Graph alone = graph_;
     alone.sync.kind = SyncKind::per_parameter;
-    for (const SyncCall& call : plan_gradient_sync(alone, unpruned.backward).calls) {
+    const bool parts = graph_.sync.kind != SyncKind::per_parameter &&
+                       graph_.sync.kind != SyncKind::bucketed;  // reduce_scatter would run
+    for (SyncCall& call : plan_gradient_sync(alone, unpruned.backward).calls) {
+      if (parts) in_parts(call);
       const TensorId p = call.members[0];
       if (call.purpose != SyncCall::Purpose::data || needs_.needed[p.at()]) continue;
       prune(emitter_.synchronisation(call), why_pruned(graph_, needs_, p));
     }
+  }
+
+  void in_parts(SyncCall& call) const {
+    const auto n = static_cast<Count>(graph_.mesh.size(call.atoms));
+    call.collective = Collective::reduce_scatter;
+    call.elements = ceil_div(call.elements, n);
+    call.shape = {static_cast<int64_t>(call.elements * n)};
   }
 
   void prune(std::vector<Event> events, const std::string& because) {

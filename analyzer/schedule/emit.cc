@@ -228,12 +228,24 @@ std::string why_of(const SyncCall& call, const std::string& what, const std::str
 
 }  // namespace
 
+// "embd" as Megatron calls it; where other parameters are tied across other stages "embd1", ...
+std::string Emitter::tied_name(const Family& f) const {
+  std::string name = "embd";
+  for (int n = 1;; ++n) {
+    const auto it = family_index_.find(name);
+    if (it == family_index_.end()) return name;
+    const Family& other = program_.families[it->second];
+    if (other.atoms == f.atoms && other.members == f.members) return name;
+    name = fmt::format("embd{}", n);
+  }
+}
+
 std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   Family f = family_of(call.atoms, call.expert);
   if (!call.pipeline_members.empty()) {
-    f.name = "embd";
     f.members = call.pipeline_members;
     if (f.members.size() == static_cast<size_t>(program_.pipeline_ranks)) f.members.clear();
+    f.name = tied_name(f);
   }
   const int64_t n = graph_.mesh.group_size(f);
   if (n == 1) return {};

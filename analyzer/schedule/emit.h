@@ -38,6 +38,7 @@ class Emitter {
   size_t family(const Family& family);
   Family family_of(AtomSet atoms, bool prefer_expert) const;
   size_t family(AtomSet atoms, bool prefer_expert);
+  std::string tied_name(const Family& f) const;
   size_t cause(Cause cause);
   RankSet ranks_of_stage(int stage) const;
   std::vector<Event> step_events(TensorId value, const Step& step, const Context& context);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace s2t {
 namespace {
@@ -21,12 +22,13 @@ Count limit(const GradientSyncDecl& sync, size_t closed) {
 std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
                                               const std::vector<Leaf>& leaves,
                                               const std::vector<size_t>& taken) {
-  std::map<std::pair<AtomSet, DType>, GradientBucket> open;
-  std::map<std::pair<AtomSet, DType>, size_t> closed;
+  using Kind = std::tuple<AtomSet, DType, DType>;
+  std::map<Kind, GradientBucket> open;
+  std::map<Kind, size_t> closed;
   std::vector<GradientBucket> buckets, rest;
   for (const size_t i : taken) {
     const Leaf& leaf = leaves[i];
-    const auto kind = std::pair(leaf.data, leaf.dtype);
+    const Kind kind{leaf.data, leaf.dtype, leaf.stored};
     GradientBucket& bucket = open[kind];
     bucket.leaves.push_back(i);
     bucket.elements += elements(leaf.shape);

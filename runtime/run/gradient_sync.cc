@@ -76,7 +76,8 @@ void GradientSync::plan_units(int stage, const std::vector<OpId>& running) {
   const Unit* before = nullptr;
   for (const Unit* u : units) {
     // Gathered as the backward of its predecessor begins, so that it is there when its turn comes.
-    const OpId start = first_within(running, before && !modules ? *before : *u);
+    OpId start = first_within(running, before && !modules ? *before : *u);
+    if (!start.valid() && !modules) start = first_within(running, *u);
     before = u;
     if (!modules && kept(*u)) continue;
     parameters_.release(*u);

@@ -99,30 +99,50 @@ Family family_over(const Graph& graph, AtomSet atoms, bool expert) {
   return graph.mesh.family_of(atoms);
 }
 
+namespace {
+
+// Pipeline coordinates whose stages use a parameter.
+std::vector<int64_t> holders(const Graph& graph, TensorId parameter, int64_t p) {
+  std::set<int64_t> coordinates;
+  for (const Use& use : graph.value(parameter).uses) coordinates.insert(graph.op(use.op).stage % p);
+  return {coordinates.begin(), coordinates.end()};
+}
+
+// One group per set of holders, numbered in the order of the trained parameters.
+std::string tied_name(const Graph& graph, const std::vector<int64_t>& members, int64_t p) {
+  std::vector<std::vector<int64_t>> seen;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (!value.parameter || !value.requires_grad) continue;
+    const auto other = holders(graph, TensorId(v), p);
+    if (other == members) break;
+    if (other.size() > 1 && std::find(seen.begin(), seen.end(), other) == seen.end())
+      seen.push_back(other);
+  }
+  return seen.empty() ? "embd" : "embd" + std::to_string(seen.size());
+}
+
+}  // namespace
+
 std::optional<Family> family_of_tied(const Graph& graph, TensorId parameter) {
   const auto atom = graph.mesh.pipeline_atom();
   if (!atom) return std::nullopt;
   const int64_t p = graph.mesh.atom(*atom).size;
-  std::set<int64_t> coordinates;
-  for (const Use& use : graph.value(parameter).uses) coordinates.insert(graph.op(use.op).stage % p);
-  if (coordinates.size() < 2) return std::nullopt;
+  const std::vector<int64_t> members = holders(graph, parameter, p);
+  if (members.size() < 2) return std::nullopt;
   Family family = graph.mesh.family_of(atom_bit(*atom));
-  family.name = "embd";
-  if (coordinates.size() < static_cast<size_t>(p))
-    family.members.assign(coordinates.begin(), coordinates.end());
+  family.name = tied_name(graph, members, p);
+  if (members.size() < static_cast<size_t>(p)) family.members = members;
   return family;
 }
 
 AtomSet synchronised_over(const Graph& graph, TensorId parameter) {
+  if (graph.value(parameter).expert) return graph.mesh.expert_data_atoms();
+  if (graph.sync.axes.empty()) return graph.data_atoms;
   AtomSet atoms = 0;
-  const bool expert = graph.value(parameter).expert;
-  for (const Axis& axis : graph.mesh.axes()) {
-    const auto& stated = graph.sync.axes;
-    if (expert ? axis.expert && axis.kind == AxisKind::data
-               : std::find(stated.begin(), stated.end(), axis.name) != stated.end())
-      atoms |= axis.atoms;
-  }
-  return !expert && graph.sync.axes.empty() ? graph.data_atoms : atoms;
+  for (const std::string& name : graph.sync.axes)
+    if (const Axis* axis = graph.mesh.find(name)) atoms |= axis->atoms;
+  return atoms;
 }
 
 std::vector<Family> families_in_use(const Graph& graph, const Forward& forward) {

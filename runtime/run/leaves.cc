@@ -26,6 +26,7 @@ Leaf make_leaf(const Graph& graph, TensorId p, int stage, const Layout& held) {
   leaf.stage = stage;
   leaf.held = leaf.after = held;
   leaf.dtype = graph.sync.dtype.value_or(v.dtype);
+  leaf.stored = v.dtype;
   leaf.shape = local_shape(v.shape, v.layout, graph.mesh);
   leaf.fresh = leaf.total = Tensor(leaf.shape, leaf.dtype);
   const AtomSet allowed = synchronised_over(graph, p);

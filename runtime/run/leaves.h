@@ -15,11 +15,12 @@ namespace s2t {
 struct Leaf {
   TensorId parameter;
   int stage = 0;
-  Layout held;        // as it arrives
-  AtomSet data = 0;   // the synchronisation reduces over these
-  AtomSet model = 0;  // terms on model axes of one loss: reduced once per step
-  OpId ready;         // complete when this op's backward has run
-  DType dtype = DType::f32;
+  Layout held;                 // as it arrives
+  AtomSet data = 0;            // the synchronisation reduces over these
+  AtomSet model = 0;           // terms on model axes of one loss: reduced once per step
+  OpId ready;                  // complete when this op's backward has run
+  DType dtype = DType::f32;    // reduced in this type
+  DType stored = DType::f32;   // the parameter's
   Shape shape;                 // on one rank, rounded up
   Tensor fresh;                // accumulated and not reduced
   Tensor total;                // reduced

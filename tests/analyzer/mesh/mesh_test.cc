@@ -220,5 +220,17 @@ TEST(Mesh, AxesOfSizeOneAreNamedAndHaveNoAtoms) {
   EXPECT_EQ(groups(mesh, {"dp"}), (Groups{{0}, {1}}));
 }
 
+TEST(Mesh, DataAxesOfTheExpertFactorisation) {
+  const auto data = AxisKind::data;
+  const Mesh own(
+      {{"dp", 4, data, {}}, {"tp", 2, AxisKind::model, {}}},
+      {{"edp", 2, data, {}}, {"ep", 2, AxisKind::model, {}}, {"tp", 2, AxisKind::model, {}}});
+  EXPECT_EQ(own.expert_data_atoms(), own.find("edp")->atoms);
+  const Mesh shared({{"dp", 2, data, {}}, {"tp", 2, AxisKind::model, {}}},
+                    {{"dp", 2, data, {}}, {"ep", 2, AxisKind::model, {}}});
+  EXPECT_EQ(shared.expert_data_atoms(), shared.find("dp")->atoms);
+  EXPECT_EQ(Mesh({{"dp", 2, data, {}}}, {}).expert_data_atoms(), 0u);
+}
+
 }  // namespace
 }  // namespace s2t

@@ -1,0 +1,131 @@
+// Models without a mistake of form that no framework runs, or that is not modelled: each is refused
+// with a reason instead of a wrong number.
+#include <gtest/gtest.h>
+
+#include "analyzer/analyze.h"
+#include "tests/analyzer/io/edited_model.h"
+
+namespace s2t {
+namespace {
+
+std::string refusal(std::string_view text) {
+  EXPECT_EQ(complaints(std::string(text)), "");  // the reader has nothing to say
+  try {
+    analyze(parse_model(std::string(text), "m.json"));
+    return "";
+  } catch (const UserError& e) {
+    return e.what();
+  }
+}
+
+TEST(RefusedModels, TwoDispatchesOfDifferentlyManyTokensByOneRouting) {
+  EXPECT_EQ(refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "ep", "size": 2, "kind": "data"}]},
+    "tensors": {
+      "x": {"shape": [16, 4], "layout": {"ep": "S(0)"}},
+      "route": {"shape": [16, 2], "layout": {"ep": "S(0)"}},
+      "x2": {"shape": [64, 4], "layout": {"ep": "S(0)"}},
+      "route2": {"shape": [64, 2], "layout": {"ep": "S(0)"}}
+    },
+    "ops": [
+      {"op": "moe_dispatch", "inputs": ["x", "route"], "output": "rows", "routing": "r"},
+      {"op": "moe_dispatch", "inputs": ["x2", "route2"], "output": "rows2", "routing": "r"}
+    ],
+    "routing": {"r": {"axis": "ep", "experts": 2}}
+  })json"),
+            "m.json: /ops/1/routing: \"rows2\" routes 32 tokens by \"r\", as \"rows\" does with 8; "
+            "expected dispatches of equally many tokens. Give each its own row of \"routing\". "
+            "[routing-rows]");
+}
+
+TEST(RefusedModels, ParameterWhoseGradientArrivesInTwoLayouts) {
+  EXPECT_EQ(
+      refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "dp", "size": 2, "kind": "data"}, {"name": "tp", "size": 2}]},
+    "batch": {"local": 8, "axes": ["dp"]},
+    "tensors": {"x": {"shape": ["batch", 8, 4]}, "w": {"shape": [4, 4], "parameter": true}},
+    "ops": [
+      {"op": "linear", "inputs": ["x", "w"], "output": "y"},
+      {"op": "redistribute", "inputs": ["y"], "output": "s", "layout": {"tp": "S(1)"}},
+      {"op": "linear", "inputs": ["s", "w"], "output": "z"},
+      {"op": "mean_square", "inputs": ["z"], "output": "loss"}
+    ],
+    "loss": "loss",
+    "gradient_sync": {"kind": "per_parameter"}
+  })json"),
+      "m.json: /tensors/w: the gradient of \"w\" arrives as dp:P tp:P from one op and as dp:P "
+      "from another; expected one layout. Pin what these ops read so that they use the "
+      "parameter alike. [two-gradient-layouts]");
+}
+
+TEST(RefusedModels, ParameterOfTwoChunksOfOnePipelineRank) {
+  EXPECT_EQ(refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "pp", "size": 2, "kind": "pipeline"}]},
+    "batch": {"local": 4, "axes": []},
+    "microbatches": 2,
+    "tensors": {
+      "x": {"shape": ["batch", 4]},
+      "w": {"shape": [4, 4], "parameter": true},
+      "u": {"shape": [4, 4], "parameter": true}
+    },
+    "ops": [
+      {"op": "linear", "inputs": ["x", "w"], "output": "a"},
+      {"op": "linear", "inputs": ["a", "u"], "output": "b", "stage": 1},
+      {"op": "linear", "inputs": ["b", "w"], "output": "c", "stage": 2},
+      {"op": "gelu", "inputs": ["c"], "output": "d", "stage": 3},
+      {"op": "mean_square", "inputs": ["d"], "output": "loss", "stage": 3}
+    ],
+    "loss": "loss",
+    "pipeline": {"schedule": "interleaved", "chunks": 2}
+  })json"),
+            "m.json: /tensors/w: parameter \"w\" is used by stages 0 and 2, chunks of one pipeline "
+            "rank; expected a parameter of one chunk. Give each chunk a parameter of its own. "
+            "[shared-by-chunks]");
+}
+
+TEST(RefusedModels, RowsOfExpertsAcrossAStageBorder) {
+  EXPECT_EQ(refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "pp", "size": 2, "kind": "pipeline"},
+                      {"name": "ep", "size": 2, "kind": "data"}]},
+    "batch": {"local": 16, "axes": ["ep"]},
+    "tensors": {
+      "x": {"shape": ["batch", 4]},
+      "route": {"shape": ["batch", 2]}
+    },
+    "ops": [
+      {"op": "moe_dispatch", "inputs": ["x", "route"], "output": "rows", "routing": "r"},
+      {"op": "gelu", "inputs": ["rows"], "output": "g", "stage": 1}
+    ],
+    "routing": {"r": {"axis": "ep", "experts": 2}}
+  })json"),
+            "m.json: /ops/1: \"rows\", the rows of experts, crosses from stage 0 to 1; expected "
+            "dispatch, experts and combine on one stage. [routed-border]");
+}
+
+TEST(RefusedModels, TiedParameterUnderFsdp) {
+  EXPECT_EQ(
+      refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "pp", "size": 2, "kind": "pipeline"},
+                      {"name": "dp", "size": 2, "kind": "data"}]},
+    "batch": {"local": 4, "axes": ["dp"]},
+    "tensors": {"x": {"shape": ["batch", 4]}, "w": {"shape": [4, 4], "parameter": true}},
+    "ops": [
+      {"op": "linear", "inputs": ["x", "w"], "output": "a"},
+      {"op": "linear", "inputs": ["a", "w"], "output": "b", "stage": 1},
+      {"op": "mean_square", "inputs": ["b"], "output": "loss", "stage": 1}
+    ],
+    "loss": "loss",
+    "gradient_sync": {"kind": "fsdp", "units": [["w"]]}
+  })json"),
+      "m.json: /tensors/w: parameter \"w\" is used on several pipeline ranks, and fsdp shards "
+      "it on each; expected a parameter of one pipeline rank. Give each stage a parameter of "
+      "its own. [tied-fsdp]");
+}
+
+}  // namespace
+}  // namespace s2t
