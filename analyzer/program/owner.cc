@@ -39,13 +39,21 @@ bool message(const Event& event) {
   return event.op == Collective::send || event.op == Collective::recv;
 }
 
-// The layer that all of a bucket's parameters are in, if there is one.
+// Of a parameter "head.norm.weight", which names no module: "head".
+Block block_of_parameter(const std::string& name) {
+  Block block = block_of(name);
+  if (!block.number && name.find('.') != std::string::npos)
+    block.stem = name.substr(0, name.find('.'));
+  return block;
+}
+
+// The layer or module that all of a bucket's parameters are in, if there is one.
 Block block_of_bucket(const std::vector<std::string>& members) {
-  Block first = block_of(members.front());
-  const bool one_layer =
-      first.number && std::all_of(members.begin(), members.end(),
-                                  [&](const std::string& name) { return block_of(name) == first; });
-  return one_layer ? first : Block{"optimizer", std::nullopt};
+  const Block first = block_of_parameter(members.front());
+  const bool one = std::all_of(members.begin(), members.end(), [&](const std::string& name) {
+    return block_of_parameter(name) == first;
+  });
+  return one ? first : Block{"optimizer", std::nullopt};
 }
 
 const std::string& name_of(const Event& event) {

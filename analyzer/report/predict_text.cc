@@ -252,7 +252,8 @@ void write_predict_text(const Program& program, const ReportOptions& options, st
   print_pipeline(program, out, options.color);
   summary.print_groups();
   const Count events = count_events(program, selection);
-  const bool listed = options.expand || (!options.summary && few(page, events));
+  const bool asked = options.expand || (selection.rank && !options.summary);
+  const bool listed = asked || (!options.summary && few(page, events));
   if (options.summary || !few(page, events)) {
     summary.print_owners();
     summary.print_totals();

@@ -27,14 +27,18 @@ TEST(Block, OfAnOpWithoutAModuleIsTheNumberThatEndsAWordOfItsName) {
   EXPECT_EQ(block_of("h99999999999999999999"), (Block{"h99999999999999999999", std::nullopt}));
 }
 
-TEST(Block, OfABucketIsTheLayerThatAllItsParametersAreIn) {
+TEST(Block, OfABucketIsTheLayerOrModuleThatAllItsParametersAreIn) {
   Event e = of_module("layers.3.attn");
   e.phase = Phase::grad_sync;
   e.members = {"layers.3.attn.q.weight", "layers.3.mlp.up.weight"};
   EXPECT_EQ(block_of(e), (Block{"layers", 3}));
   e.members.push_back("layers.4.mlp.up.weight");
   EXPECT_EQ(block_of(e), (Block{"optimizer", std::nullopt}));
-  e.members = {"embed.weight", "embed.weight"};
+  e.members = {"head.norm.weight", "head.weight"};
+  EXPECT_EQ(block_of(e), (Block{"head", std::nullopt}));
+  e.members = {"head.weight", "embed.weight"};
+  EXPECT_EQ(block_of(e), (Block{"optimizer", std::nullopt}));
+  e.members = {"w", "b"};
   EXPECT_EQ(block_of(e), (Block{"optimizer", std::nullopt}));
 }
 
