@@ -162,7 +162,7 @@ Packet Judge::carry_out(Rank rank, Request request, Packet& packet) {
       reply.put_text(get(packet.get_text()));
       break;
     case Request::fail: {
-      const CommError error = get_error(packet);
+      const CommError error = cause_of(get_error(packet));
       if (const Annotation next = get_annotation(packet); !next.label.empty())
         meet_.annotate(rank, next);
       fail_rank(rank, error);
@@ -225,6 +225,15 @@ void Judge::fail_rank(Rank rank, const CommError& said) {
   }
   meet_.finish(rank);
   changed_.notify_all();
+}
+
+// What looks like a fault of MPI or NCCL may be the end of a partner, of which we hear a moment
+// later.
+CommError Judge::cause_of(const CommError& said) {
+  if (said.reason() != CommReason::transport || said.culprit().valid()) return said;
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kObituary, [&] { return closing_ || meet_.dead().has_value(); });
+  return meet_.dead().value_or(said);
 }
 
 // The connection broke. If the launcher can say how the process ended, that is worth a moment.

@@ -70,6 +70,7 @@ class Judge {
   Packet carry_out(Rank rank, Request request, Packet& packet);
   void announce(Rank rank, Request request, Packet& packet);
   std::string get(const std::string& key);
+  CommError cause_of(const CommError& said);
   void fail_rank(Rank rank, const CommError& error);
   void gone(Rank rank);
   void wait_for_the_others();

@@ -140,16 +140,21 @@ void CudaDevice::synchronize() {
     const auto now = Clock::now();
     if (now - looked < std::chrono::milliseconds(100)) continue;
     looked = now;
-    try {
-      glance_();
-      if (now - start > timeout_)
-        throw CommError(CommReason::timeout, "the GPU did not end its work in time");
-    } catch (...) {
-      abandoned_ = true;
-      throw;
-    }
+    look(start);
   }
   must(code, "cudaStreamQuery");
+  look(Clock::now());  // a collective that failed may have ended all the same
+}
+
+void CudaDevice::look(std::chrono::steady_clock::time_point start) {
+  try {
+    glance_();
+    if (Clock::now() - start > timeout_)
+      throw CommError(CommReason::timeout, "the GPU did not end its work in time");
+  } catch (...) {
+    abandoned_ = true;
+    throw;
+  }
 }
 
 const void* CudaDevice::extension(std::string_view wanted) const {

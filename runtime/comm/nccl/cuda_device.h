@@ -16,8 +16,9 @@ namespace s2t {
 
 class CudaDevice final : public Device {
  public:
-  // `glance` is called every now and then while the host waits for the GPU, and throws when there
-  // is nothing to wait for any more. After that the device is abandoned: freeing becomes a no-op.
+  // `glance` is called every now and then while the host waits for the GPU, and when the wait is
+  // over; it throws when there is nothing to wait for any more, or what was waited for has failed.
+  // After that the device is abandoned: freeing becomes a no-op.
   CudaDevice(int ordinal, std::chrono::milliseconds timeout, std::function<void()> glance);
   ~CudaDevice() override;
 
@@ -38,6 +39,8 @@ class CudaDevice final : public Device {
   void communicate(const std::function<void(cudaStream_t)>& issue);
 
  private:
+  void look(std::chrono::steady_clock::time_point start);  // of the wait
+
   const std::chrono::milliseconds timeout_;
   const std::function<void()> glance_;
   bool abandoned_ = false;
