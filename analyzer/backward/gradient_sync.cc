@@ -57,8 +57,7 @@ class SyncPlanner {
   }
 
  private:
-  // --- what has to be reduced
-  // ----------------------------------------------------------------------
+  // --- what has to be reduced --------------------------------------------------------------------
 
   void collect() {
     for (const TensorId p : parameters_of(graph_)) {

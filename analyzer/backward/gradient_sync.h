@@ -1,16 +1,14 @@
 // How parameter gradients (and sharded parameters) become whole again: a layer of its own over the
 // axes that share a parameter, after or inside the backward.
 //
-//   per_parameter  one all_reduce per parameter, in parameter order, after the backward (both
-//   notes) bucketed       PyTorch DDP: flat buckets in gradient-ready order, closed when they reach
-//   their
+//   per_parameter  one all_reduce per parameter, in parameter order, after the backward (both notes)
+//   bucketed       PyTorch DDP: flat buckets in gradient-ready order, closed when they reach their
 //                  limit
 //   zero1, zero2   reduce_scatter (or all_reduce) of the gradients, all_gather of the updated
 //                  parameters
 //   zero3          parameters gathered module by module, forward and backward; buckets of gradients
 //                  reduce_scattered
-//   fsdp           parameters gathered before use, forward and backward; reduce_scatter of
-//   gradients
+//   fsdp           parameters gathered before use, forward and backward; reduce_scatter of gradients
 //                  unit by unit
 //
 // A bucket never crosses a family, a dtype or a stage. An expert's gradient is summed over the

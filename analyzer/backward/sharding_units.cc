@@ -1,8 +1,8 @@
 #include "analyzer/backward/sharding_units.h"
 
 #include <algorithm>
-#include <set>
-#include <string>
+#include <map>
+#include <string_view>
 #include <tuple>
 
 #include "analyzer/backward/gradient_sync.h"
@@ -15,31 +15,6 @@ void span(ShardingUnit& unit, OpId op) {
   if (!unit.last.valid() || op > unit.last) unit.last = op;
 }
 
-// The named parameters as far as this stage uses them.
-ShardingUnit unit_of(const Graph& graph, const std::set<std::string>& names, int stage) {
-  ShardingUnit unit;
-  unit.stage = stage;
-  for (const TensorId p : parameters_of(graph)) {
-    if (!names.count(graph.value(p).name)) continue;
-    bool here = false;
-    for (const Use& use : graph.value(p).uses) {
-      if (graph.op(use.op).stage != stage) continue;
-      here = true;
-      span(unit, use.op);
-    }
-    if (here) unit.members.push_back(p);
-  }
-  return unit;
-}
-
-ShardingUnit root_of(const Graph& graph, const std::set<std::string>& names, int stage) {
-  ShardingUnit root = unit_of(graph, names, stage);
-  root.root = true;
-  for (size_t o = 0; o < graph.ops.size(); ++o)
-    if (graph.ops[o].stage == stage) span(root, OpId(o));
-  return root;
-}
-
 bool runs(const BackwardStep& step, const ShardingUnit& unit) {
   return step.kind == BackwardStep::Kind::op && step.op >= unit.first && step.op <= unit.last;
 }
@@ -47,20 +22,31 @@ bool runs(const BackwardStep& step, const ShardingUnit& unit) {
 }  // namespace
 
 std::vector<ShardingUnit> sharding_units(const Graph& graph) {
-  std::set<std::string> unnamed;
-  for (const TensorId p : parameters_of(graph)) unnamed.insert(graph.value(p).name);
-  for (const auto& names : graph.sync.units)
-    for (const std::string& name : names) unnamed.erase(name);
+  std::map<std::string_view, size_t> unit_of;  // by parameter; the others are of the root
+  for (size_t u = 0; u < graph.sync.units.size(); ++u)
+    for (const std::string& name : graph.sync.units[u]) unit_of[name] = u;
+  const size_t root = graph.sync.units.size();
+
+  std::map<std::pair<int, size_t>, ShardingUnit> found;  // by stage and unit
+  for (const TensorId p : parameters_of(graph)) {
+    const auto named = unit_of.find(graph.value(p).name);
+    const size_t u = named == unit_of.end() ? root : named->second;
+    for (const Use& use : graph.value(p).uses) {
+      ShardingUnit& unit = found[{graph.op(use.op).stage, u}];
+      if (unit.members.empty() || unit.members.back() != p) unit.members.push_back(p);
+      span(unit, use.op);
+    }
+  }
+  for (size_t o = 0; o < graph.ops.size(); ++o)  // a root spans its stage
+    if (const auto at = found.find({graph.ops[o].stage, root}); at != found.end())
+      span(at->second, OpId(o));
 
   std::vector<ShardingUnit> units;
-  for (int stage = 0; stage < graph.stages; ++stage) {
-    for (const auto& names : graph.sync.units)
-      units.push_back(unit_of(graph, {names.begin(), names.end()}, stage));
-    units.push_back(root_of(graph, unnamed, stage));
+  for (auto& [at, unit] : found) {
+    unit.stage = at.first;
+    unit.root = at.second == root;
+    units.push_back(std::move(unit));
   }
-  units.erase(std::remove_if(units.begin(), units.end(),
-                             [](const ShardingUnit& u) { return u.members.empty(); }),
-              units.end());
   std::stable_sort(units.begin(), units.end(), [](const ShardingUnit& a, const ShardingUnit& b) {
     return std::tuple(a.stage, !a.root, a.first) < std::tuple(b.stage, !b.root, b.first);
   });

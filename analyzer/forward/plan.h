@@ -3,10 +3,12 @@
 //
 // Modes follow declared layouts, they are not searched for (a search by bytes turned declared
 // tensor parallelism into gathered weights). Per op and axis, the first that applies:
-//   1 a pin on the op            2 a factor sharded on a parameter's use layout
-//   3 a factor sharded on an activation; one that reaches a result beats a contracted one, then
-//   leftmost 4 with `partial: lazy`, a linear group that holds all Partial operands       5
-//   redundant
+//   1 the op's own `modes`
+//   2 a factor sharded on a parameter's use layout
+//   3 a factor sharded on an activation; one that reaches a result beats a contracted one, then the
+//     leftmost operand
+//   4 a linear group that holds all Partial operands: on data axes, and with `partial: lazy`
+//   5 redundant
 // A value is converted once per distinct target layout, just before its first consumer, and all
 // consumers share the result; the switch `conversions: per_consumer` turns sharing off.
 // Not known here: which gradients are needed, bytes.

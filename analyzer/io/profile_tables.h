@@ -25,6 +25,7 @@ inline constexpr ProfileSetting kTorchtitan[] = {
     {"vocabulary", "parallel",
      "models/llama3, apply_tp: embedding by rows, head by columns, loss "
      "parallel"},
+    {"loss_order", "sum_first", "torch/distributed/tensor/parallel/loss.py"},
     {"vocabulary_padding", "none", "nothing is padded"},
     {"tensor_parallel", "always_sequence", "models/llama3, apply_tp: SequenceParallel norms"},
     {"blocks", "rms_rotary", "models/llama3, qwen3, deepseek_v3"},

@@ -4,14 +4,21 @@ namespace s2t {
 namespace {
 
 // A mean is a sum times 1/N, so its result may be Partial. Cross-entropy over a split vocabulary is
-// three reductions, as in Megatron core tensor_parallel/cross_entropy.py (max, target logit, sum of
-// exponentials); the max carries no gradient.
+// three reductions; the max carries no gradient. PyTorch's loss parallel reduces the maximum, the
+// sum of exponentials and the target's logit (torch/distributed/tensor/parallel/loss.py), Megatron
+// core the target's logit before the sum (tensor_parallel/cross_entropy.py).
 constexpr CompositeStep kCrossEntropy[] = {{"ce_max", "z", "max"},
                                            {"ce_pick", "z ids", "target"},
                                            {"ce_exp", "z max", "exp"},
                                            {"ce_sum", "exp", "sum_exp"},
                                            {"ce_rows", "sum_exp max target", "rows"},
                                            {"mean", "rows", "loss"}};
+
+constexpr CompositeStep kTargetFirst[] = {
+    {"ce_max", "z", "max"},         {"ce_exp", "z max", "exp"},
+    {"ce_pick", "z ids", "picked"}, {"identity", "picked", "target"},
+    {"ce_sum", "exp", "sum_exp"},   {"ce_rows", "sum_exp max target", "rows"},
+    {"mean", "rows", "loss"}};
 
 constexpr OpDef kOps[] = {
     {.name = "mean_square",
@@ -36,6 +43,13 @@ constexpr OpDef kOps[] = {
      .integers = "ids",
      .steps = kCrossEntropy,
      .summary = "mean negative log-likelihood; the vocabulary may be split"},
+    {.name = "cross_entropy_target_first",
+     .family = "loss",
+     .rule = "z[* v] ids[*] -> loss[]",
+     .stop = "ids",
+     .integers = "ids",
+     .steps = kTargetFirst,
+     .summary = "cross_entropy, reducing the target's logit before the sum of exponentials"},
     {.name = "ce_max",
      .family = "loss",
      .rule = "z[* v] -> max[*] v~max",

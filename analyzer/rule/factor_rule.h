@@ -1,10 +1,10 @@
 // The one description an op has: an index line that names, for every dim of every operand and
 // result, the factors it is made of.
 //
-//   x[* k] w[n k] -> y[* n]        letters are factors, `*` the remaining leading dims (one factor
-//   each) q[b s (g r d)]                 a dim made of several factors, major first x[* d!] d is
-//   *whole*: the local kernel needs all of it z[* v] -> m[*]  v~max          a factor in operands
-//   but no result is contracted, by sum unless said
+//   x[* k] w[n k] -> y[* n]   letters are factors, `*` the remaining leading dims, one factor each
+//   q[b s (g r d)]            a dim made of several factors, major first
+//   x[* d!]                   d is *whole*: the local kernel needs all of it
+//   z[* v] -> m[*]  v~max     a factor in operands but no result is contracted, by sum unless said
 //
 // `linear` lists operand sets in which the op is jointly linear with all others fixed: "{x} {w}",
 // "{x b}". Known here: the notation and how it binds to shapes. Not known: which ops exist,

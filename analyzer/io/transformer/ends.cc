@@ -27,7 +27,9 @@ void head(ModelBuilder& b, const std::string& x) {
       b.a.tied ? b.table : b.parameter("weight", {b.vocabulary(), b.a.hidden}, {{"tp", "S(0)"}});
   const std::string logits = b.op("linear", "logits", {n, w});
   b.module = "loss";
-  OpDecl& loss = b.add_op("cross_entropy", "loss", {logits, b.ids("labels")});
+  const bool target_first = b.profile["loss_order"] == "target_first";
+  OpDecl& loss = b.add_op(target_first ? "cross_entropy_target_first" : "cross_entropy", "loss",
+                          {logits, b.ids("labels")});
   loss.name = "loss";
   loss.outputs = {"loss"};
   b.model.loss = "loss";

@@ -395,5 +395,14 @@ TEST(Plan, ARankOrderIsWrittenAsMegatronWritesIt) {
   EXPECT_THAT(refusals(dense(2, 64, 4), plan), ElementsAre(HasSubstr("--order")));
 }
 
+// tensor_parallel/cross_entropy.py: the maximum, the target's logit, the sum of exponentials.
+TEST(Megatron, TheLossReducesTheTargetBeforeTheSum) {
+  const Program p = predict(dense(1, 64, 4), plan_of(2, 8, false));
+  std::vector<std::string> reduced;
+  for (const Segment::Item& item : p.stages[0].forward.items)
+    if (item.event.module == "loss") reduced.push_back(item.event.tensor);
+  EXPECT_THAT(reduced, ElementsAre("loss.max", "loss.picked", "loss.sum_exp"));
+}
+
 }  // namespace
 }  // namespace s2t
