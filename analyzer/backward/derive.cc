@@ -69,7 +69,7 @@ class Deriver {
     step.value = value;
     step.from = c.layout;
     step.to = target;
-    step.steps = plan_redistribution(c.layout, target, graph_.mesh);
+    step.steps = plan_conversion(graph_, value, c.layout, target);
     step.sources = c.sources;
     step.fused = !needs_.needed[value.at()];
     if (!step.steps.empty()) out_.steps.push_back(std::move(step));
@@ -95,7 +95,8 @@ class Deriver {
     return target;
   }
 
-  // `stored` values: repeats the forward conversion before the first needed gradient that reads it.
+  // `stored` values: repeats the forward conversion, from its first gather on, before the first
+  // needed gradient that reads it.
   void regather(OpId id) {
     const Op& op = graph_.op(id);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -119,8 +120,10 @@ class Deriver {
     step.from = c.from;
     step.to = c.to;
     step.conversion = index;
-    for (const Step& s : c.steps)
-      if (s.collective == Collective::all_gather) step.steps.push_back(s);
+    const auto gather = std::find_if(c.steps.begin(), c.steps.end(), [](const Step& s) {
+      return s.collective == Collective::all_gather;
+    });
+    step.steps.assign(gather, c.steps.end());
     if (!step.steps.empty()) out_.steps.push_back(std::move(step));
   }
 

@@ -59,7 +59,6 @@ constexpr Slug kSlugs[] = {
     {"unknown-partial", model, "a switch: \"eager\" or \"lazy\""},
     {"unknown-redistribution", model, "a switch: \"implicit\" or \"explicit\""},
     {"unknown-norm_sync", model, "a switch: \"coalesced\" or \"per_parameter\""},
-    {"strided-shard", model, "a dim is cut over two axes and only the slower one changes: no run"},
     {"duplicate-name", model, "two axes, tensors, ops or outputs of one name"},
     {"bad-name", model, "a name with characters that it may not have"},
     {"world-size", model, "the axes do not multiply to the stated world"},

@@ -5,8 +5,9 @@
 //
 // Steps on atoms of one named axis fuse into one collective; so do steps on the axes of `fuse` (the
 // gradient synchronisation reduces over dp x cp in one call). Cheap steps come first: what makes
-// the local part smaller before it is reduced, what makes it bigger last. Not known here: tensors,
-// causes.
+// the local part smaller before it is reduced, what makes it bigger last. Of axes that cut one dim
+// the fastest leaves first and the slowest enters first; if a slower one changes, those inside it
+// step aside. Not known here: tensors, causes.
 #pragma once
 
 #include <optional>
@@ -28,9 +29,13 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Steps which, applied in order to `from`, give `to`.
+// Whether blocks of a dim must lie in rank order. Rows that carry their own address (routed tokens)
+// may lie in any, so every axis may come and go by itself.
+enum class Blocks : uint8_t { in_order, any_order };
+
+// Steps which, applied in order to `from`, give `to`; each is one collective, or local.
 std::vector<Step> plan_redistribution(const Layout& from, const Layout& to, const Mesh& mesh,
-                                      AtomSet fuse = 0);
+                                      AtomSet fuse = 0, Blocks blocks = Blocks::in_order);
 
 // "S(0) -> R is all_gather"
 std::string to_string(const Step& step);

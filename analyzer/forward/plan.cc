@@ -64,7 +64,7 @@ class ForwardPlanner {
     if (refuse_other_combiner(op, v, from, to)) return -1;
     check_divides(v.shape, to, v.uneven || v.routing.has_value(), graph_.mesh, op.pointer,
                   diagnostics_);
-    c.steps = plan_redistribution(from, to, graph_.mesh, v.parameter ? graph_.data_atoms : 0);
+    c.steps = plan_conversion(graph_, value, from, to);
     if (graph_.switches.explicit_redistribution && !op.redistributes() && !op.is("transfer"))
       refuse_implicit(op, operand, c);
     out_.conversions.push_back(std::move(c));
@@ -182,6 +182,13 @@ class ForwardPlanner {
 
 Forward plan_forward(const Graph& graph) {
   return ForwardPlanner(graph).plan();
+}
+
+std::vector<Step> plan_conversion(const Graph& graph, TensorId value, const Layout& from,
+                                  const Layout& to) {
+  const Value& v = graph.value(value);
+  return plan_redistribution(from, to, graph.mesh, v.parameter ? graph.data_atoms : 0,
+                             v.routing ? Blocks::any_order : Blocks::in_order);
 }
 
 Shape local_shape_of(const Graph& graph, TensorId value, const Layout& layout) {

@@ -57,6 +57,11 @@ struct Forward {
 // Throws UserError where a declared layout cannot be followed.
 Forward plan_forward(const Graph& graph);
 
+// Steps that bring a value, or its gradient, from one layout to another. Of a parameter, steps on
+// several data axes fuse, there and back; routed rows may lie in any order.
+std::vector<Step> plan_conversion(const Graph& graph, TensorId value, const Layout& from,
+                                  const Layout& to);
+
 // Local shape of a value in a layout; ragged values count dim 0 x dim 1 as rows elsewhere.
 Shape local_shape_of(const Graph& graph, TensorId value, const Layout& layout);
 

@@ -51,23 +51,6 @@ Tensor joined(const std::vector<Tensor>& pieces, int dim) {
   return out;
 }
 
-// Blocks that a collective joins or cuts lie side by side only if no faster axis cuts the dim too.
-void check_neighbours(const Graph& graph, const Step& s) {
-  const auto strided = [&](const Layout& layout, int dim) {
-    return dim >= 0 && (layout.sharding(dim) & ~s.atoms) > (s.atoms & (~s.atoms + 1));
-  };
-  const bool enters = (s.after.sharding(s.to_dim) & s.atoms) != 0;
-  const bool leaves = (s.before.sharding(s.from_dim) & s.atoms) != 0;
-  if (!(enters && strided(s.after, s.to_dim)) && !(leaves && strided(s.before, s.from_dim))) return;
-  throw UserError(
-      graph.file,
-      {{"/mesh",
-        fmt::format("a dim is cut over {} and over a faster axis, and only the former changes ({})",
-                    graph.mesh.family_of(s.atoms).name, to_string(s)),
-        "the slower axis to stay", "Such a step needs more than one collective; it cannot be run.",
-        "strided-shard"}});
-}
-
 Count sum(const std::vector<Count>& counts) {
   Count total = 0;
   for (const Count c : counts) total += c;
@@ -228,7 +211,6 @@ Tensor Exchange::convert(TensorId value, Tensor local, std::span<const Step> ste
 Tensor Exchange::step(TensorId value, const Tensor& local, const Step& s, const Tag& tag) {
   if (graph_.mesh.size(s.atoms) == 1) return local;
   const bool is_ragged = graph_.value(value).routing.has_value();
-  if (!is_ragged) check_neighbours(graph_, s);
   if (!s.collective) return local_step(value, local, s);
   return is_ragged ? ragged(value, local, s, tag) : dense(value, local, s, tag);
 }

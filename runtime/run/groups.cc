@@ -57,7 +57,7 @@ class Collector {
         }
         const Layout held = kernel_tag(graph_, op, plan, i, arrived);
         steps(op.inputs[i],
-              plan_redistribution(held, home_of(graph_, produced, held), graph_.mesh));
+              plan_conversion(graph_, op.inputs[i], held, home_of(graph_, produced, held)));
       }
     }
   }

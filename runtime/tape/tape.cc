@@ -87,11 +87,9 @@ Tensor Tape::converted(TensorId value, int conversion) {
 Tensor Tape::keep_for_later(int conversion, Tensor data, std::span<const Step> steps) {
   const TensorId value = forward_.conversions[static_cast<size_t>(conversion)].value;
   for (const Step& s : steps) {
-    if (is_gather(s)) {
-      const auto [at, first] = stored_.emplace(conversion, Stored{});
-      if (first) at->second.before_gathers = data;
-      at->second.gathers.push_back(s);
-    }
+    if (is_gather(s)) stored_.emplace(conversion, Stored{data, {}});
+    if (const auto at = stored_.find(conversion); at != stored_.end())
+      at->second.steps.push_back(s);
     data = around_.convert(value, std::move(data), {&s, 1}, false);
   }
   return data;
@@ -167,7 +165,7 @@ void Tape::add(TensorId value, Gradient gradient, int through) {
 }
 
 Gradient Tape::bring_home(TensorId value, const Pending& pending, const Layout& home) {
-  const auto steps = plan_redistribution(pending.gradient.held, home, graph_.mesh);
+  const auto steps = plan_conversion(graph_, value, pending.gradient.held, home);
   return {around_.convert(value, pending.gradient.data, steps, true), home};
 }
 
@@ -249,9 +247,9 @@ void Tape::gather_again(Node& node) {
       const auto it = stored_.find(operand.through);
       if (it == stored_.end()) continue;
       if (gathered_again_.insert(operand.through).second)
-        it->second.before_gathers =
-            around_.convert(operand.value, it->second.before_gathers, it->second.gathers, true);
-      operand.used = it->second.before_gathers;
+        it->second.before =
+            around_.convert(operand.value, it->second.before, it->second.steps, true);
+      operand.used = it->second.before;
     }
   }
 }

@@ -86,10 +86,10 @@ class Tape {
     Gradient gradient;
     int through = -1;
   };
-  // A converted value whose gathers are repeated in the backward.
+  // A converted value that is gathered again in the backward: from what, and how.
   struct Stored {
-    Tensor before_gathers;
-    std::vector<Step> gathers;
+    Tensor before;
+    std::vector<Step> steps;
   };
 
   Variable& variable(TensorId t);
