@@ -1,6 +1,10 @@
 #include "analyzer/forward/modes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "analyzer/base/text.h"
 
 namespace s2t {
 namespace {
@@ -17,12 +21,15 @@ class Chooser {
   Chooser(const Graph& graph, const Op& op, const std::vector<Layout>& layouts)
       : graph_(graph), op_(op), layouts_(layouts), cuts_(op.rule->factors.size(), 1) {}
 
-  Mode choose(AtomIndex atom, Vote& vote) {
+  Mode choose(AtomIndex atom, Vote& vote, Diagnostics& diagnostics) {
     list_candidates(atom);
-    const Candidate& best = candidates_.front();
+    const Candidate& best = *std::find_if(candidates_.begin(), candidates_.end(),
+                                          [&](const Candidate& c) { return !obstacle(c.mode); });
     vote = {best.kind, best.operand, ""};
     for (const Candidate& c : candidates_)
       if (!(c.mode == best.mode) && c.kind != Vote::Kind::none) lose(c, vote);
+    if (!op_.pinned.empty() && op_.pinned[atom.at()])
+      check_pin(*op_.pinned[atom.at()], diagnostics);
     if (best.mode.kind == Mode::Kind::split)
       cuts_[best.mode.factor.at()] *= graph_.mesh.atom(atom).size;
     return best.mode;
@@ -75,9 +82,29 @@ class Chooser {
     }
   }
 
+  std::optional<FactorIndex> obstacle(const Mode& mode) const {
+    if (mode.kind != Mode::Kind::split) return std::nullopt;
+    return in_the_way(*op_.rule, mode.factor, cuts_);
+  }
+
+  const std::string& name(FactorIndex f) const { return op_.rule->factors[f.at()].name; }
+
+  void check_pin(const Mode& pin, Diagnostics& diagnostics) const {
+    const auto major = obstacle(pin);
+    if (!major) return;
+    diagnostics.add(
+        {op_.pointer + "/modes",
+         fmt::format("{} cuts a dim of {} inside factor {}, so no rank would hold a block of it",
+                     quoted(to_string(pin, *op_.rule)), op_.def->name, name(*major)),
+         fmt::format("\"split({})\", or {} cut down to 1 by slower axes", name(*major),
+                     name(*major)),
+         "The rule is " + quoted(op_.notation->text) + ".", "bad-mode"});
+  }
+
   void lose(const Candidate& loser, Vote& winner) const {
-    const std::string text = graph_.value(op_.inputs[loser.operand]).name + " asked for " +
-                             to_string(loser.mode, *op_.rule);
+    std::string text = graph_.value(op_.inputs[loser.operand]).name + " asked for " +
+                       to_string(loser.mode, *op_.rule);
+    if (const auto major = obstacle(loser.mode)) text += " (inside " + name(*major) + ")";
     if (winner.losers.find(text) != std::string::npos) return;
     winner.losers += (winner.losers.empty() ? "" : ", ") + text;
   }
@@ -92,7 +119,7 @@ class Chooser {
 }  // namespace
 
 void choose_modes(const Graph& graph, const Op& op, const std::vector<Layout>& layouts,
-                  OpPlan& plan) {
+                  OpPlan& plan, Diagnostics& diagnostics) {
   Chooser chooser(graph, op, layouts);
   plan.modes.reserve(graph.atoms());
   plan.votes.reserve(graph.atoms());
@@ -112,7 +139,7 @@ void choose_modes(const Graph& graph, const Op& op, const std::vector<Layout>& l
       plan.operand_ports[0][atom] = plan.result_ports[0][atom] = p;
       continue;
     }
-    const Mode mode = chooser.choose(atom, plan.votes.emplace_back());
+    const Mode mode = chooser.choose(atom, plan.votes.emplace_back(), diagnostics);
     plan.modes.push_back(mode);
     for (size_t k = 0; k < op.inputs.size(); ++k)
       plan.operand_ports[k][atom] = operand_port(*op.rule, mode, k);

@@ -7,8 +7,9 @@
 
 namespace s2t {
 
-// Fills modes, votes and ports of `op` given the layouts of its operands as produced.
+// Fills modes, votes and ports of `op` given the layouts of its operands as produced. A vote for a
+// mode that would leave a tensor in stripes is dropped; a pin of one is reported.
 void choose_modes(const Graph& graph, const Op& op, const std::vector<Layout>& operand_layouts,
-                  OpPlan& plan);
+                  OpPlan& plan, Diagnostics& diagnostics);
 
 }  // namespace s2t

@@ -34,7 +34,7 @@ class ForwardPlanner {
     std::vector<Layout> layouts;
     for (const TensorId t : op.inputs) layouts.push_back(out_.layouts[t.at()]);
     OpPlan plan;
-    choose_modes(graph_, op, layouts, plan);
+    choose_modes(graph_, op, layouts, plan, diagnostics_);
     remark_bias(op, layouts[0], plan);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       plan.conversions.push_back(convert(id, op.inputs[i], i, plan.operand_ports[i]));

@@ -50,6 +50,20 @@ Placement cotangent(Placement port, bool redundant, bool per_rank) {
   return redundant && !per_rank ? Placement::R() : Placement::P();
 }
 
+std::optional<FactorIndex> in_the_way(const BoundRule& rule, FactorIndex f,
+                                      const std::vector<int64_t>& cuts) {
+  for (const auto* tensors : {&rule.operands, &rule.results})
+    for (const auto& tensor : *tensors) {
+      const auto d = dim_of(tensor, f);
+      if (!d) continue;
+      for (const FactorIndex major : tensor[static_cast<size_t>(*d)]) {
+        if (major == f) break;
+        if (rule.factors[major.at()].size > cuts[major.at()]) return major;
+      }
+    }
+  return std::nullopt;
+}
+
 std::optional<FactorIndex> factor_of(const BoundRule& rule, const std::vector<FactorIndex>& dim,
                                      const std::vector<int64_t>& cuts) {
   for (const FactorIndex f : dim)

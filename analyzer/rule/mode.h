@@ -44,6 +44,12 @@ Placement cotangent(Placement port, bool redundant, bool per_rank);
 // The dim of a tensor that split(f) cuts; nullopt if the tensor lacks f.
 std::optional<int> dim_of(const std::vector<std::vector<FactorIndex>>& tensor, FactorIndex f);
 
+// Whether split(f) leaves every tensor in blocks, given how many ways each factor is already cut by
+// slower atoms (`cuts`): of a dim (b s) the ranks that share s hold stripes, not a block, unless b
+// is cut down to 1. Returns the factor that is in the way; nullopt if split(f) is possible.
+std::optional<FactorIndex> in_the_way(const BoundRule& rule, FactorIndex f,
+                                      const std::vector<int64_t>& cuts);
+
 // The factor that `S(dim)` cuts on one more atom of size n, given how many ways each factor is
 // already cut (`cuts`): the majormost factor of the dim that is not yet cut down to 1. nullopt if
 // nothing is left.
