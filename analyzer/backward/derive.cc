@@ -142,13 +142,13 @@ class Deriver {
     const TensorId value = op.inputs[operand];
     const bool wanted = wants_gradient(op, operand) || is_message(op);
     if (!wanted && !forced(op, operand)) return;
-    Contribution c{operand_cotangent(id, operand, arrived), {id}};
+    const int conversion = forward_.ops[id.at()].conversions[operand];
+    Contribution c{operand_cotangent(id, operand, arrived), {id}, conversion};
     if (!wanted) {
       convert(value, c, home_of(value, c.layout), id);
       return;
     }
     if (!needs_.needed[value.at()]) return;  // a message that the receiver ignores
-    const int conversion = forward_.ops[id.at()].conversions[operand];
     if (graph_.value(value).parameter && conversion >= 0) return add(converted_[conversion], c);
     std::vector<Contribution>& list =
         graph_.value(value).leaf() ? out_.leaf_gradients[value.at()] : pending_[value.at()];
@@ -168,7 +168,7 @@ class Deriver {
   void add(std::vector<Contribution>& list, Contribution c) const {
     for (Contribution& other : list)
       if (graph_.switches.accumulate_first && other.layout == c.layout &&
-          stage_of(other) == stage_of(c)) {
+          other.conversion == c.conversion && stage_of(other) == stage_of(c)) {
         other.sources.insert(other.sources.end(), c.sources.begin(), c.sources.end());
         return;
       }

@@ -27,10 +27,12 @@ struct BackwardStep {
   bool fused = false;         // issued although nothing needs it (fused column linear)
 };
 
-// Gradients of one value that have the same layout: they add before anything is converted.
+// Gradients of one value that have the same layout and come through the same forward conversion:
+// they add before anything is converted.
 struct Contribution {
   Layout layout;
   std::vector<OpId> sources;  // ops whose backward contributed, in that order
+  int conversion = -1;        // the forward conversion whose dual this needs; -1: none
 };
 
 struct Backward {
