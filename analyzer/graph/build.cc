@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "analyzer/base/text.h"
 #include "analyzer/graph/build_op.h"
+#include "analyzer/graph/composite_pins.h"
 #include "analyzer/graph/graph.h"
 #include "analyzer/graph/placements.h"
 #include "analyzer/graph/stages.h"
@@ -203,24 +206,43 @@ class Builder {
     if (!count_inputs(decl, *rule, diagnostics_)) return false;
     std::map<std::string, TensorId> local;
     for (size_t i = 0; i < inputs.size(); ++i) local[rule->operands[i].name] = inputs[i];
+    std::optional<CompositePins> pins;
+    if (!decl.modes.empty() && !(pins = pins_of(decl, def, *rule, inputs))) return false;
+    OpDecl simple = decl;
+    simple.modes.clear();
     for (const CompositeStep& step : def.steps) {
+      const std::vector<std::string> names = split_words(step.inputs);
       std::vector<TensorId> step_inputs;
-      std::string word;
-      for (const char c : std::string(step.inputs) + " ") {
-        if (c != ' ') {
-          word += c;
-        } else {
-          step_inputs.push_back(local.at(word));
-          word.clear();
-        }
-      }
+      for (const std::string& name : names) step_inputs.push_back(local.at(name));
       const bool last = &step == &def.steps.back();
-      const std::string output =
-          last ? decl.outputs[0] : decl.name + "." + std::string(step.output);
-      if (!add_simple(decl, *find_op(step.op), decl.name, step_inputs, {output})) return false;
-      local[std::string(step.output)] = names_.at(output);
+      const std::string step_output(step.output);
+      const std::string output = last ? decl.outputs[0] : decl.name + "." + step_output;
+      auto op = make_op(graph_, rules_, simple, *find_op(step.op), decl.name, step_inputs, 1,
+                        diagnostics_);
+      if (!op) return false;
+      if (pins) pins->pin(*op, names, step_output);
+      append(std::move(*op), {output});
+      local[step_output] = names_.at(output);
     }
     return true;
+  }
+
+  static std::vector<std::string> split_words(std::string_view text) {
+    std::istringstream in{std::string(text)};
+    return {std::istream_iterator<std::string>(in), {}};
+  }
+
+  std::optional<CompositePins> pins_of(const OpDecl& decl, const OpDef& def, const FactorRule& rule,
+                                       const std::vector<TensorId>& inputs) {
+    std::vector<Shape> shapes;
+    for (const TensorId t : inputs) shapes.push_back(graph_.value(t).shape);
+    std::string error;
+    const auto bound = bind_op(def, rule, shapes, 1, {}, error);
+    if (bound)
+      return CompositePins(rule, *bound, read_pins(graph_, decl, rule, *bound, diagnostics_));
+    diagnostics_.add({decl.pointer, fmt::format("the shapes do not fit {}: {}", decl.op, error), "",
+                      "The rule is " + quoted(rule.text) + ".", "shape-mismatch"});
+    return std::nullopt;
   }
 
   bool add_simple(const OpDecl& decl, const OpDef& def, const std::string& name,

@@ -38,7 +38,7 @@ class OpMaker {
     if (!bind(decl, op, outputs) || !check_operands(decl, op)) return std::nullopt;
     read_attributes(decl, op);
     if (!check_routing(op)) return std::nullopt;
-    read_modes(decl, op);
+    op.pinned = read_pins(graph_, decl, *op.notation, *op.rule, diagnostics_);
     if (const auto it = decl.attributes.find("layout"); it != decl.attributes.end())
       op.target = read_layout(std::get<LayoutDecl>(it->second.value), graph_.mesh,
                               graph_.value(inputs[0]).shape.size(), diagnostics_);
@@ -142,50 +142,32 @@ class OpMaker {
     }
   }
 
-  void read_modes(const OpDecl& decl, Op& op) {
-    if (!decl.modes.empty()) op.pinned.resize(graph_.atoms());
-    for (const auto& [name, text] : decl.modes) {
-      const std::string pointer = decl.pointer + "/modes/" + name;
-      const Axis* axis = graph_.mesh.find(name);
-      const auto mode = parse_mode(text, op);
-      if (!axis)
-        diagnostics_.add({pointer, "no axis named " + quoted(name),
-                          "an axis of the mesh (" + quoted_list(graph_.mesh.axis_names()) + ")",
-                          did_you_mean(name, graph_.mesh.axis_names()), "unknown-axis"});
-      else if (!mode)
-        diagnostics_.add({pointer, quoted(text) + " is no mode of " + decl.op, mode_choices(op),
-                          "The rule is " + quoted(op.notation->text) + ".", "bad-mode"});
-      else
-        for (size_t i = 0; i < graph_.atoms(); ++i)
-          if (contains(axis->atoms, AtomIndex(i))) op.pinned[i] = *mode;
-    }
-  }
-
-  static std::optional<Mode> parse_mode(const std::string& text, const Op& op) {
-    if (text == "redundant") return Mode::redundant();
-    if (text == "linear" && !op.rule->linear.empty()) return Mode::linear(0);
-    for (size_t g = 0; g < op.rule->linear.size(); ++g)
-      for (const size_t operand : op.rule->linear[g])
-        if (text == "linear(" + op.notation->operands[operand].name + ")") return Mode::linear(g);
-    if (text.rfind("split(", 0) == 0 && text.back() == ')') {
-      const auto f = op.rule->find(text.substr(6, text.size() - 7));
-      if (f && !op.rule->factors[f->at()].whole) return Mode::split(*f);
-    }
-    return std::nullopt;
-  }
-
-  static std::string mode_choices(const Op& op) {
-    std::vector<std::string> names{"redundant"};
-    for (const Factor& f : op.rule->factors)
-      if (!f.whole) names.push_back("split(" + f.name + ")");
-    if (!op.rule->linear.empty()) names.push_back("linear");
-    return quoted_list(names, 12);
-  }
-
   const Graph& graph_;
   RuleTable& rules_;
   Diagnostics& diagnostics_;
 };
+
+std::optional<Mode> parse_mode(const std::string& text, const FactorRule& notation,
+                               const BoundRule& rule) {
+  if (text == "redundant") return Mode::redundant();
+  if (text == "linear" && !rule.linear.empty()) return Mode::linear(0);
+  for (size_t g = 0; g < rule.linear.size(); ++g)
+    for (const size_t operand : rule.linear[g])
+      if (text == "linear(" + notation.operands[operand].name + ")") return Mode::linear(g);
+  if (text.rfind("split(", 0) == 0 && text.back() == ')') {
+    const auto f = rule.find(text.substr(6, text.size() - 7));
+    if (f && !rule.factors[f->at()].whole) return Mode::split(*f);
+  }
+  return std::nullopt;
+}
+
+std::string mode_choices(const BoundRule& rule) {
+  std::vector<std::string> names{"redundant"};
+  for (const Factor& f : rule.factors)
+    if (!f.whole) names.push_back("split(" + f.name + ")");
+  if (!rule.linear.empty()) names.push_back("linear");
+  return quoted_list(names, 12);
+}
 
 // Ragged values keep [experts, tokens, ...] as long as both leading factors survive.
 std::optional<size_t> routing_of(const Graph& graph, const Op& op, size_t r) {
@@ -219,6 +201,29 @@ bool count_inputs(const OpDecl& decl, const FactorRule& rule, Diagnostics& diagn
                    fmt::format("{} inputs for {}", decl.inputs.size(), decl.op),
                    fmt::format("{} ({})", wanted.size(), join(wanted, ", ")), "", "operand-count"});
   return false;
+}
+
+std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& decl,
+                                           const FactorRule& notation, const BoundRule& rule,
+                                           Diagnostics& diagnostics) {
+  if (decl.modes.empty()) return {};
+  std::vector<std::optional<Mode>> pins(graph.atoms());
+  for (const auto& [name, text] : decl.modes) {
+    const std::string pointer = decl.pointer + "/modes/" + name;
+    const Axis* axis = graph.mesh.find(name);
+    const auto mode = parse_mode(text, notation, rule);
+    if (!axis)
+      diagnostics.add({pointer, "no axis named " + quoted(name),
+                       "an axis of the mesh (" + quoted_list(graph.mesh.axis_names()) + ")",
+                       did_you_mean(name, graph.mesh.axis_names()), "unknown-axis"});
+    else if (!mode)
+      diagnostics.add({pointer, quoted(text) + " is no mode of " + decl.op, mode_choices(rule),
+                       "The rule is " + quoted(notation.text) + ".", "bad-mode"});
+    else
+      for (size_t i = 0; i < graph.atoms(); ++i)
+        if (contains(axis->atoms, AtomIndex(i))) pins[i] = *mode;
+  }
+  return pins;
 }
 
 std::optional<Op> make_op(const Graph& graph, RuleTable& rules, const OpDecl& decl,

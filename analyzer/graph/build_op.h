@@ -21,6 +21,11 @@ std::optional<Op> make_op(const Graph& graph, RuleTable& rules, const OpDecl& de
                           const std::vector<TensorId>& inputs, size_t outputs,
                           Diagnostics& diagnostics);
 
+// The pinned modes of an op or a composite, per atom, empty if none; wrong ones are reported.
+std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& decl,
+                                           const FactorRule& notation, const BoundRule& rule,
+                                           Diagnostics& diagnostics);
+
 // Shape, dtype and raggedness of result `r` of an op.
 Value result_of(const Graph& graph, const Op& op, size_t r);
 
