@@ -8,11 +8,15 @@ namespace {
 
 // How the gradient of operand `operand` of `op` arrives: what the tape's tags will say.
 Layout expected_tag(const Graph& graph, const Forward& forward, OpId id, size_t operand) {
-  Layout arrived(graph.mesh);
-  for (size_t a = 0; a < graph.atoms(); ++a)
-    arrived[AtomIndex(a)] = graph.per_rank[a] ? Placement::P() : Placement::R();
   const Op& op = graph.op(id);
   const OpPlan& plan = forward.ops[id.at()];
+  Layout arrived(graph.mesh);
+  for (size_t a = 0; a < graph.atoms(); ++a) {
+    const Placement port = plan.result_ports[0][AtomIndex(a)];
+    arrived[AtomIndex(a)] = op.redistributes() && port.is_shard() ? port
+                            : graph.per_rank[a]                   ? Placement::P()
+                                                                  : Placement::R();
+  }
   const Layout held = kernel_tag(graph, op, plan, operand, arrived);
   const int through = plan.conversions[operand];
   if (through < 0) return held;
