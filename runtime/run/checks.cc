@@ -48,11 +48,13 @@ class Comparison {
     check_.tolerance = tolerance;
   }
 
+  // `least`: the size below which numbers of this kind are rounding.
   void add(const std::string& what, const Tensor& found, const Tensor& expected,
-           double replica_difference) {
+           double replica_difference, double least = 0) {
+    const double scale = max_abs(expected);
     entries_.push_back({what, std::max(max_abs_difference(found, expected), replica_difference),
-                        max_abs(expected)});
-    scale_ = std::max(scale_, entries_.back().scale);
+                        std::max(scale, least)});
+    scale_ = std::max(scale_, scale);
   }
   void fail(const std::string& text) {
     if (check_.passed) check_.text = text;
@@ -172,6 +174,15 @@ class Verdict {
     out_.checks.push_back(check);
   }
 
+  // A gradient may vanish by cancellation (the mean of a softmax is constant), and then what is
+  // left is rounding. Moving a leaf by its own size would move the loss by gradient times leaf: a
+  // thousandth of the loss is the least that counts.
+  double least_gradient(TensorId leaf, int64_t m) const {
+    const auto& values = reference_.values[static_cast<size_t>(m)];
+    const double size = max_abs(values[leaf.at()]);
+    return 1e-3 * max_abs(values[graph_.loss.at()]) / (size > 0 ? size : 1);
+  }
+
   void parameter_gradients() {
     Comparison c("gradients", tolerance_);
     const double factor = gradient_factor(graph_, forward_, true);
@@ -186,8 +197,10 @@ class Verdict {
       if (expected == reference_.parameter_gradients.end()) continue;
       for (const auto& [stage, ranks] : held) {
         const Assembled a = put_together(&RankReport::gradients, p, p, ranks);
+        double least = 0;
+        for (int64_t m = 0; m < graph_.microbatches; ++m) least += least_gradient(p, m);
         c.add(graph_.values[v].name, a.whole, scaled(expected->second, factor),
-              a.replica_difference);
+              a.replica_difference, factor * least);
       }
     }
     out_.checks.push_back(c.finish(out_.max_abs_error));
@@ -218,7 +231,8 @@ class Verdict {
           replica_difference = std::max(replica_difference, a.replica_difference);
         }
         if (!all_finite(total)) c.fail("the gradient of " + value.name + " is not finite");
-        c.add(value.name, total, scaled(expected->second, factor), replica_difference);
+        c.add(value.name, total, scaled(expected->second, factor), replica_difference,
+              factor * least_gradient(TensorId(v), m));
       }
     out_.checks.push_back(c.finish(out_.max_abs_error));
   }
