@@ -186,5 +186,42 @@ TEST(Mistakes, BytesBeyond64Bits) {
       "do not fit in 64 bits; expected a smaller shape. [too-many-bytes]");
 }
 
+constexpr std::string_view kFlat = R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "a", "size": 4}, {"name": "b", "size": 2}]},
+    "tensors": {"x": {"shape": [4, 8, 2]}},
+    "ops": [
+      {"op": "reshape", "inputs": ["x"], "output": "y", "rule": "x[b s d] -> y[(b s) d]",
+       "modes": {"b": "redundant"}}
+    ]
+  })json";
+
+TEST(Mistakes, PinThatWouldCutAFlattenedDimIntoStripes) {
+  const Edit inside{R"json("b": "redundant")json", R"json("b": "split(s)")json"};
+  EXPECT_EQ(found(kFlat, {inside}),
+            "m.json: /ops/0/modes: \"split(s)\" cuts a dim of reshape inside factor b, so no rank "
+            "would hold a block of it; expected \"split(b)\", or b cut down to 1 by slower axes. "
+            "The rule is \"x[b s d] -> y[(b s) d]\". [bad-mode]");
+  const Edit both{R"json("b": "redundant")json", R"json("a": "split(b)", "b": "split(s)")json"};
+  EXPECT_EQ(found(kFlat, {both}), "");
+}
+
+constexpr std::string_view kVocabulary = R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "tp", "size": 2}]},
+    "tensors": {"z": {"shape": [4, 8]}, "ids": {"shape": [4], "dtype": "i64"}},
+    "ops": [{"op": "cross_entropy", "inputs": ["z", "ids"], "output": "l",
+             "modes": {"tp": "split(v)"}}],
+    "loss": "l"
+  })json";
+
+TEST(Mistakes, PinOfACompositeNamesOneOfItsOwnFactors) {
+  EXPECT_EQ(found(kVocabulary, {}), "");
+  EXPECT_EQ(found(kVocabulary, {{"split(v)", "split(w)"}}),
+            "m.json: /ops/0/modes/tp: \"split(w)\" is no mode of cross_entropy; expected "
+            "\"redundant\", \"split(*0)\", \"split(v)\". The rule is \"z[* v] ids[*] -> loss[]\". "
+            "[bad-mode]");
+}
+
 }  // namespace
 }  // namespace s2t

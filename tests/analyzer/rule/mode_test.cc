@@ -59,6 +59,24 @@ TEST(Mode, AContractionIsCombinedAsItsRuleSays) {
   EXPECT_EQ(result_port(rule, split(rule, "*0"), 0), S(0));
 }
 
+// x[(b s) d] with b = 4: s can be cut into blocks only once b is cut down to 1.
+TEST(Mode, AFactorInsideAnotherWaitsUntilThatOneIsUsedUp) {
+  std::string error;
+  const auto line = parse_rule("x[b s d] -> y[(b s) d]", error);
+  const BoundRule rule = *bind_rule(*line, {{4, 8, 2}}, {}, error);
+  const FactorIndex b = *rule.find("b"), s = *rule.find("s"), d = *rule.find("d");
+  const auto with_b_cut = [&](int64_t ways) {
+    std::vector<int64_t> cuts(rule.factors.size(), 1);
+    cuts[b.at()] = ways;
+    return cuts;
+  };
+  EXPECT_EQ(in_the_way(rule, s, with_b_cut(1)), b);
+  EXPECT_EQ(in_the_way(rule, s, with_b_cut(2)), b);
+  EXPECT_EQ(in_the_way(rule, s, with_b_cut(4)), std::nullopt);
+  EXPECT_EQ(in_the_way(rule, b, with_b_cut(1)), std::nullopt);
+  EXPECT_EQ(in_the_way(rule, d, with_b_cut(1)), std::nullopt);
+}
+
 TEST(Mode, NamesSayTheFactor) {
   const BoundRule rule = linear();
   EXPECT_EQ(to_string(split(rule, "n"), rule), "split(n)");
