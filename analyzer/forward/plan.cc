@@ -35,6 +35,7 @@ class ForwardPlanner {
     for (const TensorId t : op.inputs) layouts.push_back(out_.layouts[t.at()]);
     OpPlan plan;
     choose_modes(graph_, op, layouts, plan, diagnostics_);
+    check_even(op, plan);
     remark_bias(op, layouts[0], plan);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       plan.conversions.push_back(convert(id, op.inputs[i], i, plan.operand_ports[i]));
@@ -65,12 +66,58 @@ class ForwardPlanner {
     check_divides(v.shape, to, v.uneven || v.routing.has_value(), graph_.mesh, op.pointer,
                   diagnostics_);
     c.steps = plan_conversion(graph_, value, from, to);
+    check_even(op, v, c.steps);
     if (graph_.switches.explicit_redistribution && !op.redistributes() && !op.is("transfer"))
       refuse_implicit(op, operand, c);
     out_.conversions.push_back(std::move(c));
     const int index = static_cast<int>(out_.conversions.size()) - 1;
     shared_.emplace(key, index);
     return index;
+  }
+
+  // Of a dim (b s), ceil-sized blocks of b or of s are no blocks of the dim.
+  void check_even(const Op& op, const OpPlan& plan) {
+    const auto uneven = [&](TensorId t) { return graph_.value(t).uneven; };
+    if (std::none_of(op.inputs.begin(), op.inputs.end(), uneven)) return;
+    for (size_t f = 0; f < op.rule->factors.size(); ++f) {
+      const Factor& factor = op.rule->factors[f];
+      int64_t ways = 1;
+      for (size_t a = 0; a < plan.modes.size(); ++a)
+        if (plan.modes[a] == Mode::split(FactorIndex(f))) ways *= graph_.mesh.atoms()[a].size;
+      if (factor.size % ways == 0 || !shares_a_dim(*op.rule, FactorIndex(f))) continue;
+      diagnostics_.add({op.pointer,
+                        fmt::format("{} ways to cut factor {} (size {}), which shares a dim", ways,
+                                    factor.name, factor.size),
+                        fmt::format("a multiple of {}", ways),
+                        "Uneven parts work along dims of one factor only; pad the dim.",
+                        "indivisible"});
+    }
+  }
+
+  static bool shares_a_dim(const BoundRule& rule, FactorIndex f) {
+    for (const auto* tensors : {&rule.operands, &rule.results})
+      for (const auto& tensor : *tensors)
+        if (const auto d = dim_of(tensor, f); d && tensor[static_cast<size_t>(*d)].size() > 1)
+          return true;
+    return false;
+  }
+
+  // Ceil-sized blocks of an axis are none of a part of that axis.
+  void check_even(const Op& op, const Value& v, const std::vector<Step>& steps) {
+    for (const Step& s : steps)
+      for (size_t d = 0; d < v.shape.size() && v.uneven; ++d) {
+        const AtomSet before = s.before.sharding(static_cast<int>(d)),
+                      after = s.after.sharding(static_cast<int>(d));
+        const int64_t ways = graph_.mesh.size(before | after);
+        if (!before || !after || before == after || v.shape[d] % ways == 0) continue;
+        diagnostics_.add(
+            {op.pointer,
+             fmt::format("dim {} of {} (size {}) is cut over {}, of which only a part "
+                         "changes",
+                         d, quoted(v.name), v.shape[d], graph_.mesh.family_of(before | after).name),
+             fmt::format("a multiple of {}", ways), "Pad the dim.", "indivisible"});
+        return;
+      }
   }
 
   // Terms of a maximum are no terms of a sum.

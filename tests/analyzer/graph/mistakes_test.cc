@@ -223,5 +223,32 @@ TEST(Mistakes, PinOfACompositeNamesOneOfItsOwnFactors) {
             "[bad-mode]");
 }
 
+constexpr std::string_view kUneven = R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "t", "size": 4,
+                       "parts": [{"name": "k", "size": 2}, {"name": "r", "size": 2}]}]},
+    "tensors": {"x": {"shape": [6, 4], "uneven": "ceil", "layout": {"t": "S(0)"}}},
+    "ops": [
+      {"op": "redistribute", "inputs": ["x"], "output": "y", "layout": {"k": "R", "r": "R"}}
+    ]
+  })json";
+
+TEST(Mistakes, UnevenBlocksOfAnAxisAreNoBlocksOfItsPart) {
+  EXPECT_EQ(found(kUneven, {}), "");
+  EXPECT_EQ(found(kUneven, {{R"json("k": "R")json", R"json("k": "S(0)")json"}}),
+            "m.json: /ops/0: dim 0 of \"x\" (size 6) is cut over t, of which only a part changes; "
+            "expected a multiple of 4. Pad the dim. [indivisible]");
+}
+
+TEST(Mistakes, UnevenBlocksOfAFactorAreNoBlocksOfItsDim) {
+  const Edit reshape{
+      R"json("op": "redistribute", "inputs": ["x"], "output": "y", "layout": {"k": "R", "r": "R"})json",
+      R"json("op": "reshape", "inputs": ["x"], "output": "y", "rule": "x[(b s) d] -> y[b s d]", "sizes": {"b": 3})json"};
+  EXPECT_EQ(
+      found(kUneven, {reshape}),
+      "m.json: /ops/0: 4 ways to cut factor b (size 3), which shares a dim; expected a multiple "
+      "of 4. Uneven parts work along dims of one factor only; pad the dim. [indivisible]");
+}
+
 }  // namespace
 }  // namespace s2t
