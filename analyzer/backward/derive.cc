@@ -198,9 +198,15 @@ class Deriver {
     for (size_t i = 0; i < graph_.atoms(); ++i)
       if (!graph_.per_rank[i] && !contains(graph_.data_atoms, AtomIndex(i)))
         home[AtomIndex(i)] = v.layout[AtomIndex(i)];
-    // A forward conversion has a dual even where nothing else is inserted.
-    for (size_t i = 0; i < graph_.atoms(); ++i)
-      if (v.layout[AtomIndex(i)].is_shard()) home[AtomIndex(i)] = v.layout[AtomIndex(i)];
+    // A forward conversion has a dual even where nothing else is inserted: of a slice, its block
+    // among zeros.
+    for (size_t i = 0; i < graph_.atoms(); ++i) {
+      const AtomIndex a(i);
+      if (v.layout[a].is_shard())
+        home[a] = v.layout[a];
+      else if (home[a].is_shard())
+        home[a] = Placement::P();
+    }
     return home;
   }
 
