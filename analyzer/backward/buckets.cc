@@ -7,7 +7,8 @@
 namespace s2t {
 namespace {
 
-Count limit(const GradientSyncDecl& decl, bool first) {
+Count limit(const GradientSyncDecl& decl, int stage, bool first) {
+  if (decl.first_stage_only && stage > 0) return UINT64_MAX;
   const bool ddp = decl.kind == SyncKind::bucketed;
   if (ddp && decl.first_iteration) return UINT64_MAX;
   const auto stated =
@@ -24,15 +25,17 @@ void add(Bucket& bucket, const GradientLeaf& leaf) {
 
 std::vector<Bucket> closed_when_reached(const GradientSyncDecl& decl,
                                         const std::vector<const GradientLeaf*>& taken) {
-  using Kind = std::tuple<int, AtomSet, DType, DType>;
+  using Kind = std::tuple<int, AtomSet, DType, DType, bool>;
   std::map<Kind, Bucket> open;
   std::map<Kind, size_t> closed_count;
   std::vector<Bucket> closed;
   for (const GradientLeaf* leaf : taken) {
-    const Kind kind{leaf->stage, leaf->data, leaf->dtype, leaf->stored};
+    const Kind kind{leaf->stage, leaf->data, leaf->dtype, leaf->stored,
+                    decl.tied_alone && leaf->tied};
     Bucket& b = open[kind];
     add(b, *leaf);
-    if (b.elements * size_of(leaf->dtype) < limit(decl, closed_count[kind] == 0)) continue;
+    if (b.elements * size_of(leaf->dtype) < limit(decl, leaf->stage, closed_count[kind] == 0))
+      continue;
     ++closed_count[kind];
     closed.push_back(std::move(b));
     open.erase(kind);
@@ -53,7 +56,7 @@ class ClosedBefore {
     for (const GradientLeaf* leaf : taken) {
       Open& open = open_[{leaf->stage, leaf->dtype}];
       const Count all = checked_add(open.elements, elements(leaf->local));
-      if (!open.buckets.empty() && all * size_of(leaf->dtype) > limit(decl_, false))
+      if (!open.buckets.empty() && all * size_of(leaf->dtype) > limit(decl_, leaf->stage, false))
         send(open, leaf->ready);
       open.elements = checked_add(open.elements, elements(leaf->local));
       add(bucket_of(open, leaf->data), *leaf);

@@ -24,6 +24,7 @@ struct GradientLeaf {
   DType dtype = DType::f32;   // reduced in this type
   DType stored = DType::f32;  // the parameter's
   Shape local;                // of the gradient on one rank
+  bool tied = false;          // the parameter lives on several stages
 };
 
 struct Bucket {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -113,11 +114,17 @@ class SyncPlanner {
 
   GradientLeaf leaf_of(TensorId p, int stage, const Layout& gradient) const {
     const Value& v = graph_.value(p);
-    GradientLeaf leaf{p,        stage,
-                      gradient, v.layout,
-                      0,        0,
-                      {},       decl_.dtype.value_or(v.dtype),
-                      v.dtype,  local_shape(v.shape, v.layout, graph_.mesh)};
+    GradientLeaf leaf{p,
+                      stage,
+                      gradient,
+                      v.layout,
+                      0,
+                      0,
+                      {},
+                      decl_.dtype.value_or(v.dtype),
+                      v.dtype,
+                      local_shape(v.shape, v.layout, graph_.mesh),
+                      stages_of(graph_, p).size() > 1};
     const AtomSet allowed = sync_atoms(graph_, p);
     for (size_t i = 0; i < graph_.atoms(); ++i) {
       const AtomIndex a(i);
@@ -208,8 +215,10 @@ class SyncPlanner {
     for (const GradientLeaf& leaf : b.leaves) call.members.push_back(leaf.parameter);
     const auto n = static_cast<Count>(graph_.mesh.size(call.atoms));
     // The flat bucket is padded to n equal parts; or each gradient of it.
-    const Count shard =
-        decl_.kind == SyncKind::zero3 ? part(call.members, call.atoms) : ceil_div(b.elements, n);
+    const Count multiple = std::lcm(n, static_cast<Count>(decl_.bucket_multiple));
+    const Count shard = decl_.kind == SyncKind::zero3
+                            ? part(call.members, call.atoms)
+                            : ceil_div(b.elements, multiple) * multiple / n;
     call.elements = op == Collective::all_reduce ? b.elements : shard;
     call.shape = flat(op == Collective::all_gather       ? shard
                       : op == Collective::reduce_scatter ? shard * n

@@ -118,6 +118,7 @@ constexpr Slug kSlugs[] = {
     {"unsupported-plan", model, "a plan that is not modelled"},
     {"missing-option", command, "an option that must be given"},
     {"vocabulary-padded", remark, "the framework pads the vocabulary so that tp divides it"},
+    {"uneven-rows", remark, "collectives over rows whose number may differ from rank to rank"},
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
     {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},
     {"flags-not-predicted", remark, "flags of a launch file whose effect is not predicted"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -30,10 +31,16 @@ constexpr Meaning kMeanings[] = {
 
 // A flag that changes a switch; a value of "" is the flag's own.
 struct Change {
+  enum class If : uint8_t { always, zero, not_zero };  // of the flag's own value
   std::string_view flag, name, value;
+  If given = If::always;
 };
 constexpr Change kChanges[] = {
     {"--make-vocab-size-divisible-by", "vocabulary_padding", ""},
+    {"--overlap-grad-reduce", "gradient_sync", "overlapped"},
+    {"--cross-entropy-loss-fusion", "cross_entropy", "fused"},
+    {"--clip-grad", "grad_norm", "none", Change::If::zero},
+    {"--moe-aux-loss-coeff", "moe_balancing", "aux_loss", Change::If::not_zero},
 };
 
 struct Shape {
@@ -72,7 +79,6 @@ struct NotPredicted {
 constexpr NotPredicted kNotPredicted[] = {
     {"--fp8-format", "one-byte gathers and the reductions of FP8 scales"},
     {"--fp8-param-gather", "parameters gathered in one byte"},
-    {"--overlap-grad-reduce", "reductions in buckets inside the last backward, not one behind it"},
     {"--overlap-param-gather", "parameters gathered bucket by bucket before their first use"},
     {"--overlap-p2p-communication", "messages launched one by one"},
     {"--tp-comm-overlap", "copies by user buffers instead of NCCL kernels"},
@@ -172,6 +178,8 @@ class Reader {
   }
 
   void change(const LaunchFlag& flag, const Change& c) {
+    const bool zero = std::strtod(flag.value.c_str(), nullptr) == 0;
+    if (c.given == (zero ? Change::If::not_zero : Change::If::zero)) return;
     const std::string value = c.value.empty() ? flag.value : std::string(c.value);
     out_.changes.push_back(std::string(c.name) + "=" + value);
   }

@@ -38,6 +38,7 @@ class Builder {
     check_borders();
     diagnostics_.throw_if_any();
     insert_transfers(graph_);
+    for (const CallDecl& call : model_.calls) add_call(call);
     return std::move(graph_);
   }
 
@@ -302,6 +303,7 @@ class Builder {
     node.op = "redistribute";
     node.stage = decl.stage;
     node.module = decl.module;
+    node.recomputed = decl.recomputed;
     node.pointer = layout.pointer;
     node.attributes["layout"] = {layout, layout.pointer};
     add_simple(node, *find_op("redistribute"), decl.name, {names_.at(output)}, {output});
@@ -319,6 +321,27 @@ class Builder {
                "dispatch, experts and combine on one stage", "", "routed-border"});
           break;
         }
+  }
+
+  // --- stated calls ------------------------------------------------------------------------------
+
+  void add_call(const CallDecl& decl) {
+    StatedCall call{decl, 0, false, {}};
+    for (const std::string& name : decl.axes)
+      if (const Axis* axis = graph_.mesh.find(name)) {
+        call.atoms |= axis->atoms;
+        call.expert |= axis->expert;
+      }
+    if (graph_.mesh.size(call.atoms) == 1) return;
+    if (decl.when == CallDecl::When::forward) call.before = op_named(decl.before);
+    graph_.calls.push_back(std::move(call));
+  }
+
+  // The first of those that an op of the model became.
+  OpId op_named(const std::string& name) const {
+    for (size_t o = 0; o < graph_.ops.size(); ++o)
+      if (graph_.ops[o].name == name && !graph_.ops[o].is("transfer")) return OpId(o);
+    throw Fault("a call before an op that is not there: " + name);
   }
 
   // --- loss and stages ---------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class OpMaker {
     op.notation = *notation;
     op.inputs = inputs;
     op.stage = decl.stage;
+    op.recomputed = decl.recomputed;
     op.pointer = decl.pointer;
     if (!bind(decl, op, outputs) || !check_operands(decl, op)) return std::nullopt;
     read_attributes(decl, op);
@@ -171,8 +172,8 @@ std::string mode_choices(const BoundRule& rule) {
 
 // Ragged values keep [experts, tokens, ...] as long as both leading factors survive.
 std::optional<size_t> routing_of(const Graph& graph, const Op& op, size_t r) {
-  if (op.is("moe_combine")) return std::nullopt;
-  if (op.is("moe_dispatch")) return routing_named(graph, op);
+  if (op.is("moe_combine") || op.is("moe_collect")) return std::nullopt;
+  if (op.is("moe_dispatch") || op.is("moe_probs")) return routing_named(graph, op);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const Value& in = graph.value(op.inputs[i]);
     if (!in.routing || op.rule->results[r].size() < 2) continue;

@@ -57,12 +57,21 @@ struct Op {
   AttributeValues attributes;
   std::vector<TensorId> inputs, outputs;
   int stage = 0;
+  int recomputed = -1;  // ops of one number are computed again before their backward
   std::vector<std::optional<Mode>> pinned;       // per atom; empty: none
   std::vector<std::optional<Placement>> target;  // redistribute: per atom; none: as it comes
   std::string pointer;
 
   bool is(std::string_view op) const { return def->name == op; }
   bool redistributes() const { return !target.empty(); }
+};
+
+// A collective that the model states, resolved. Never over a group of one rank.
+struct StatedCall {
+  CallDecl decl;
+  AtomSet atoms = 0;
+  bool expert = false;  // its axes are of the expert factorisation
+  OpId before;          // of a forward call
 };
 
 struct Graph {
@@ -79,6 +88,7 @@ struct Graph {
   std::vector<Routing> routings;  // counts still empty: they need the tokens per rank
   std::vector<RoutingRequest> routing_requests;
   std::vector<std::string> routing_pointers;
+  std::vector<StatedCall> calls;
   std::optional<PipelineDecl> pipeline;
   GradientSyncDecl sync;
   std::vector<std::string> group_order;

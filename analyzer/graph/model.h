@@ -13,6 +13,8 @@
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/dtype.h"
 #include "analyzer/base/units.h"
+#include "analyzer/comm/collective.h"
+#include "analyzer/layout/layout.h"
 #include "analyzer/mesh/mesh.h"
 
 namespace s2t {
@@ -87,6 +89,9 @@ struct OpDecl {
   std::map<std::string, std::string> modes;  // axis -> "redundant" | "split(k)" | "linear" (a pin)
   std::map<std::string, Attribute> attributes;
   std::string module;  // owner shown in summaries, e.g. "layers.3.mlp"; may be empty
+  // Ops of one number are computed again together, right before the first of their backwards;
+  // whatever they sent forward is sent again. -1: never.
+  int recomputed = -1;
   std::string pointer;
 };
 
@@ -138,6 +143,9 @@ struct GradientSyncDecl {
   bool reshard_after_forward = true;            // fsdp
   bool reshard_last_unit = true;       // fsdp: after the forward, the unit that is used last too
   bool reshard_after_backward = true;  // fsdp: false: only after the last microbatch
+  bool first_stage_only = false;       // the limits: on later stages everything is one bucket
+  bool tied_alone = false;             // a parameter of several stages has a bucket of its own
+  int64_t bucket_multiple = 1;  // sharded optimizers: buckets are padded to a multiple of it, too
   std::string pointer = "/gradient_sync";
 };
 
@@ -168,6 +176,29 @@ struct Switches {
   bool operator==(const Switches&) const = default;
 };
 
+// A collective that no layout asks for: a batch handed out, token counts of experts, a scalar of
+// the step. Nothing depends on its result, and no gradient passes through it.
+struct CallDecl {
+  enum class When : uint8_t {
+    forward,        // in every microbatch's forward, right before the op named `before`
+    synchronised,   // once per step, when all gradients are whole
+    before_update,  // then, before the optimizer's parts are gathered
+    after_update,   // at the end of the step
+  };
+  std::string name;    // what moves: "tokens", "grad_norm"
+  std::string module;  // owner
+  Collective op = Collective::all_reduce;
+  Combiner combiner = Combiner::sum;
+  std::vector<std::string> axes;  // one group over all of them
+  DType dtype = DType::f32;
+  Shape shape;  // of what one rank hands over
+  When when = When::after_update;
+  std::string before;
+  bool again = true;         // forward: repeated where that op is computed again
+  std::optional<int> stage;  // once per step: only this stage's ranks
+  std::string why;
+};
+
 struct Model {
   std::string file = "<model>";  // as the user named it, for messages
   std::string name;
@@ -185,6 +216,7 @@ struct Model {
   std::optional<PipelineDecl> pipeline;
   GradientSyncDecl gradient_sync;
   std::vector<RoutingDecl> routing;
+  std::vector<CallDecl> calls;
   Switches switches;
   std::optional<Count> published_parameters;  // where the real count differs: a padded vocabulary
   std::vector<Remark> remarks;                // of the reader

@@ -71,7 +71,7 @@ Total expert_layer(const Architecture& a) {
   const Experts& e = *a.experts;
   Total t;
   t.add({a.hidden, e.experts});
-  if (e.router_bias) t.add({e.experts});
+  if (e.router_bias || e.balanced_by_bias) t.add({e.experts});
   t.add(static_cast<Count>(e.experts), feed_forward(a, e.ffn, e.bias));
   if (e.shared_ffn > 0) t.add(1, feed_forward(a, e.shared_ffn, false));
   if (e.shared_gate) t.add({a.hidden});

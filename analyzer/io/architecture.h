@@ -25,7 +25,8 @@ struct Experts {
   bool shared_gate = false;  // a linear to one number scales the shared expert
   int64_t first_dense = 0;   // layers before the first one with experts
   bool router_bias = false;
-  bool bias = false;  // of the experts' linears
+  bool balanced_by_bias = false;  // a stored number per expert that no gradient moves
+  bool bias = false;              // of the experts' linears
 };
 
 // Multi-head latent attention (DeepSeek-V2): queries, keys and values come from low-rank latents.

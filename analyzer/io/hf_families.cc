@@ -101,7 +101,7 @@ void own_deepseek(JsonObject& config, Architecture& a) {
 // The router's correction bias is a stored number per expert, though no gradient moves it.
 void own_deepseek_v3(JsonObject& config, Architecture& a) {
   own_deepseek(config, a);
-  a.experts->router_bias = true;
+  a.experts->balanced_by_bias = true;
 }
 
 // --- dense ---------------------------------------------------------------------------------------

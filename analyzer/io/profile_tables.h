@@ -11,10 +11,16 @@ inline constexpr ProfileSetting kMegatron08[] = {
     {"expert_groups", "within_dp", "parallel_state.py, RankGenerator: ep is cut from dp"},
     {"pipeline", "megatron-0.8",
      "pipeline_parallel/schedules.py: as many microbatches as ranks are all warm-up"},
+    {"moe_probs", "none", "transformer/moe/token_dispatcher.py: weights are applied at the source"},
+    {"moe_counts", "none", "not predicted"},
+    {"grad_norm", "none", "not predicted"},
+    {"loss_scaling", "none", "not predicted"},
+    {"step_statistics", "none", "training/training.py: not in 0.8"},
+    {"loss_logging", "none", "not predicted"},
 };
 inline constexpr std::string_view kMegatron08Unlisted =
-    "the broadcast of each batch over tp, the scalars of a step (gradient norm, logged loss) and, "
-    "of layers with experts, the exchanged token counts and the load-balancing loss";
+    "the scalars of a step (overflow, gradient norm, logged loss) and, of layers with experts, the "
+    "exchanged token counts and the load-balancing loss";
 
 // torchtitan, with PyTorch 2.6 below it.
 inline constexpr ProfileSetting kTorchtitan[] = {

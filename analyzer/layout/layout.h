@@ -22,7 +22,7 @@ namespace s2t {
 
 using Shape = std::vector<int64_t>;
 
-enum class Combiner : uint8_t { sum, max };
+enum class Combiner : uint8_t { sum, max, min };
 
 struct Placement {
   enum class Kind : uint8_t { replicate, shard, partial };

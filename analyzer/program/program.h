@@ -38,6 +38,7 @@ enum class CauseKind : uint8_t {
   tied_sync,            // a parameter that lives on several stages
   parameter_gather,     // sharded parameter storage (FSDP, ZeRO): S -> R before use
   parameter_update,     // sharded optimizer: updated parts -> everybody
+  framework,            // no layout asks for it: the framework's own bookkeeping
 };
 std::string_view to_string(CauseKind kind);
 

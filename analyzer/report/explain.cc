@@ -128,7 +128,10 @@ Facts event_facts(const Program& program, const Event& event) {
       {"group", program.families.at(event.family).name + ", " + groups_text(program, event)},
       {"ranks", words(event.ranks, program.mesh)},
       {"peer", peer_text(event)},
-      {"combines by", reduces ? (event.combiner == Combiner::sum ? "sum" : "max") : ""},
+      {"combines by", reduces ? (event.combiner == Combiner::sum   ? "sum"
+                                 : event.combiner == Combiner::max ? "max"
+                                                                   : "min")
+                              : ""},
       {"tensor", fmt::format("{}, {} {} on each rank", event.tensor, info(event.dtype).name,
                              words(event.shape))},
       {"op", event.node},

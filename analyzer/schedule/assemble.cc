@@ -35,7 +35,10 @@ class Assembler {
         needs_(needs),
         backward_(backward),
         sync_(sync),
-        emitter_(graph, forward, program_) {}
+        emitter_(graph, forward, program_) {
+    for (const StatedCall& call : graph.calls)
+      if (call.before.valid()) stated_.emplace(call.before, &call);
+  }
 
   Program assemble(const Unpruned& unpruned, const Costs& costs) {
     describe();
@@ -76,17 +79,50 @@ class Assembler {
     // What a border needs reduced is reduced before the send, by the stage that has it.
     const int where = op.is("transfer") ? op.stage - 1 : op.stage;
     synchronise(SyncCall::Where::before_forward_op, id, stage(op.stage).forward);
+    conversions_of(id, where, Phase::forward);
+  }
+
+  // What an op has converted for it, after what the framework sends before it.
+  void conversions_of(OpId id, int where, Phase phase) {
+    const Op& op = graph_.op(id);
+    const bool again = phase == Phase::recompute;
+    for (auto [at, end] = stated_.equal_range(id); at != end; ++at)
+      if (!again || at->second->decl.again)
+        append(segment_of(op.stage, again), in_phase({emitter_.stated(*at->second)}, phase));
     for (const int index : forward_.ops[id.at()].conversions) {
       if (index < 0) continue;
       const Conversion& c = forward_.conversions[static_cast<size_t>(index)];
-      if (c.consumer != id || !emitted_.insert(index).second) continue;
+      std::set<int>& done = again ? emitted_again_ : emitted_;
+      if (c.consumer != id || !done.insert(index).second) continue;
       Emitter::Context context;
+      context.phase = phase;
+      if (again) context.kind = CauseKind::recompute;
       context.stage = where;
       context.producer = graph_.value(c.value).producer;
       context.consumer = id;
-      context.why = forward_why(c);
-      append(stage(where).forward, emitter_.conversion(c.value, c.steps, context));
+      context.why = again ? fmt::format("{} is computed again for the backward: {}",
+                                        graph_.op(id).name, forward_why(c))
+                          : forward_why(c);
+      append(segment_of(where, again), emitter_.conversion(c.value, c.steps, context));
     }
+  }
+
+  Segment& segment_of(int s, bool backward) {
+    return backward ? stage(s).backward : stage(s).forward;
+  }
+
+  static std::vector<Event> in_phase(std::vector<Event> events, Phase phase) {
+    for (Event& e : events) e.phase = phase;
+    return events;
+  }
+
+  // Before the first backward of ops that are computed again together.
+  void recompute(OpId first) {
+    const int number = graph_.op(first).recomputed;
+    if (number < 0 || !recomputed_.insert(number).second) return;
+    for (size_t o = 0; o < graph_.ops.size(); ++o)
+      if (graph_.ops[o].recomputed == number)
+        conversions_of(OpId(o), graph_.ops[o].stage, Phase::recompute);
   }
 
   std::string forward_why(const Conversion& c) const {
@@ -143,6 +179,7 @@ class Assembler {
     for (const BackwardStep& step : backward_.steps) {
       if (due.valid() && !completes(step, due)) flush(due);
       Segment& segment = stage(graph_.op(step.op).stage).backward;
+      recompute(step.op);
       if (started.insert(step.op).second)
         synchronise(SyncCall::Where::before_backward_op, step.op, segment);
       if (step.kind == BackwardStep::Kind::op)
@@ -202,11 +239,23 @@ class Assembler {
   // --- after the last backward -------------------------------------------------------------------
 
   void after() {
+    synchronise_after(false);
+    for (const auto when : {CallDecl::When::synchronised, CallDecl::When::before_update})
+      stated(when);
+    synchronise_after(true);
+    stated(CallDecl::When::after_update);
+  }
+
+  void synchronise_after(bool update) {
     for (const SyncCall& call : sync_.calls)
-      if (call.where == SyncCall::Where::after)
+      if (call.where == SyncCall::Where::after &&
+          (call.purpose == SyncCall::Purpose::update) == update)
         for (Event& e : emitter_.synchronisation(call)) program_.after.push_back(std::move(e));
-    std::stable_sort(program_.after.begin(), program_.after.end(),
-                     [](const Event& a, const Event& b) { return a.phase < b.phase; });
+  }
+
+  void stated(CallDecl::When when) {
+    for (const StatedCall& call : graph_.calls)
+      if (call.decl.when == when) program_.after.push_back(emitter_.stated(call));
   }
 
   // --- pruned ------------------------------------------------------------------------------------
@@ -404,7 +453,9 @@ class Assembler {
   const Sync& sync_;
   Program program_;
   Emitter emitter_;
-  std::set<int> emitted_;
+  std::set<int> emitted_, emitted_again_;          // conversions
+  std::set<int> recomputed_;                       // numbers
+  std::multimap<OpId, const StatedCall*> stated_;  // by the op that follows
   std::map<std::pair<SyncCall::Where, OpId>, std::vector<const SyncCall*>> by_anchor_;
 };
 

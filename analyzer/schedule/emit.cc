@@ -287,6 +287,33 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   return {e};
 }
 
+Event Emitter::stated(const StatedCall& call) {
+  const CallDecl& decl = call.decl;
+  const Family f = family_of(call.atoms, call.expert);
+  Event e;
+  e.phase = decl.when == CallDecl::When::forward        ? Phase::forward
+            : decl.when == CallDecl::When::synchronised ? Phase::grad_sync
+                                                        : Phase::step;
+  e.op = decl.op;
+  e.combiner = decl.combiner;
+  e.family = family(f);
+  e.tensor = decl.name;
+  e.module = decl.module;
+  e.node = decl.when == CallDecl::When::forward ? graph_.op(call.before).name : decl.module;
+  e.stage = decl.stage;
+  if (call.before.valid()) e.stage = graph_.op(call.before).stage;
+  if (e.stage) e.ranks = ranks_of_stage(static_cast<int>(*e.stage));
+  e.dtype = decl.dtype;
+  e.shape = decl.shape;
+  e.volume = volume(e.op, elements(e.shape), size_of(e.dtype), graph_.mesh.size(call.atoms));
+  Cause c;
+  c.kind = CauseKind::framework;
+  c.why = decl.why;
+  c.planner = std::string(info(decl.op).name) + " over " + f.name;
+  e.cause = cause(std::move(c));
+  return e;
+}
+
 Event Emitter::message(const Op& transfer, TensorId value, Collective op, int stage,
                        bool backward) {
   const Value& v = graph_.value(value);

@@ -28,6 +28,7 @@ class Emitter {
   std::vector<Event> conversion(TensorId value, const std::vector<Step>& steps,
                                 const Context& context);
   std::vector<Event> synchronisation(const SyncCall& call);
+  Event stated(const StatedCall& call);
   // One message of a stage border: `op` is send or recv as `stage` issues it.
   Event message(const Op& transfer, TensorId value, Collective op, int stage, bool backward);
 

@@ -9,7 +9,8 @@ namespace {
 
 // PyTorch DDP: 1 MiB for the first bucket so that communication starts early, then 25 MiB; one
 // bucket of any size in the first iteration. ZeRO: no limit unless stated.
-Count limit(const GradientSyncDecl& sync, size_t closed) {
+Count limit(const GradientSyncDecl& sync, int stage, size_t closed) {
+  if (sync.first_stage_only && stage > 0) return UINT64_MAX;
   const bool ddp = sync.kind == SyncKind::bucketed;
   if (ddp && sync.first_iteration) return UINT64_MAX;
   const auto stated =
@@ -22,18 +23,18 @@ Count limit(const GradientSyncDecl& sync, size_t closed) {
 std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
                                               const std::vector<Leaf>& leaves,
                                               const std::vector<size_t>& taken) {
-  using Kind = std::tuple<AtomSet, DType, DType>;
+  using Kind = std::tuple<AtomSet, DType, DType, bool>;
   std::map<Kind, GradientBucket> open;
   std::map<Kind, size_t> closed;
   std::vector<GradientBucket> buckets, rest;
   for (const size_t i : taken) {
     const Leaf& leaf = leaves[i];
-    const Kind kind{leaf.data, leaf.dtype, leaf.stored};
+    const Kind kind{leaf.data, leaf.dtype, leaf.stored, sync.tied_alone && leaf.tied};
     GradientBucket& bucket = open[kind];
     bucket.leaves.push_back(i);
     bucket.elements += elements(leaf.shape);
     bucket.ready = leaf.ready;
-    if (bucket.elements * size_of(leaf.dtype) < limit(sync, closed[kind])) continue;
+    if (bucket.elements * size_of(leaf.dtype) < limit(sync, leaf.stage, closed[kind])) continue;
     ++closed[kind];
     bucket.closed = true;
     buckets.push_back(std::move(bucket));
@@ -71,7 +72,8 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
     const Leaf& leaf = leaves[i];
     const Count size = elements(leaf.shape);
     std::vector<size_t>& buffer = buffers[leaf.dtype];
-    if (!buffer.empty() && (held[leaf.dtype] + size) * size_of(leaf.dtype) > limit(sync, 1)) {
+    if (!buffer.empty() &&
+        (held[leaf.dtype] + size) * size_of(leaf.dtype) > limit(sync, leaf.stage, 1)) {
       empty(buffer, leaf.ready);
       held[leaf.dtype] = 0;
     }

@@ -63,7 +63,9 @@ std::vector<Count> times(std::vector<Count> rows, Count each) {
 }
 
 ReduceOp reduce_op(Combiner combiner) {
-  return combiner == Combiner::max ? ReduceOp::max : ReduceOp::sum;
+  return combiner == Combiner::max   ? ReduceOp::max
+         : combiner == Combiner::min ? ReduceOp::min
+                                     : ReduceOp::sum;
 }
 
 // A tensor where the device can read or write it.
@@ -180,6 +182,9 @@ Tensor Exchange::call(const Family& family, const Ask& ask, const Tensor& in, co
     case Collective::all_to_all:
       group.all_to_all(from.data(), ask.sends, to.data(), ask.recvs, in.dtype());
       break;
+    case Collective::broadcast:
+      group.broadcast(from.data(), to.data(), n, in.dtype(), 0);
+      break;
     default:
       throw Fault("no conversion issues this collective");
   }
@@ -198,6 +203,15 @@ Tensor Exchange::reduce_scatter(const Tensor& in, const Family& family, const Ta
 Tensor Exchange::all_gather(const Tensor& in, const Family& family, const Tag& tag) {
   const int64_t whole = in.size() * graph_.mesh.group_size(family);
   return call(family, {Collective::all_gather, ReduceOp::sum, {}, {}}, in, {whole}, tag);
+}
+
+// What moves is nobody's value: zeros stand for it.
+void Exchange::stated(const StatedCall& s, const Tag& tag) {
+  const Tensor in(s.decl.shape, s.decl.dtype);
+  Shape out = s.decl.shape;
+  if (s.decl.op == Collective::all_gather) out.insert(out.begin(), graph_.mesh.size(s.atoms));
+  call(family_over(graph_, s.atoms, s.expert), {s.decl.op, reduce_op(s.decl.combiner), {}, {}}, in,
+       out, tag);
 }
 
 // --- conversions ---------------------------------------------------------------------------------

@@ -31,6 +31,9 @@ class Exchange {
   Tensor reduce_scatter(const Tensor& in, const Family& family, const Tag& tag);
   Tensor all_gather(const Tensor& in, const Family& family, const Tag& tag);
 
+  // A call that the model states; its result is dropped.
+  void stated(const StatedCall& call, const Tag& tag);
+
   // Messages between pipeline neighbours, launched as one batch or one by one. `peer` is a pipeline
   // coordinate. A receive fills in `data`.
   struct Message {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "runtime/run/data.h"
 #include "runtime/run/gradient_sync.h"
@@ -35,7 +36,7 @@ class TrainingStep {
       else
         exchange(turn);
     }
-    if (place_.trains) sync_.finish();
+    if (place_.trains) sync_.finish([this](CallDecl::When when) { stated(when); });
     report_.rank = exchange_.rank();
     report_.calls = exchange_.calls();
     report_.updated = sync_.updated();
@@ -101,9 +102,11 @@ class TrainingStep {
     around.before_forward = [this](OpId op) {
       world_.check_alive();
       sync_.before_forward(op);
+      stated_before(op, "forward");
     };
-    around.before_backward = [this](OpId op) {
+    around.before_backward = [this, stage, microbatch](OpId op) {
       world_.check_alive();
+      recompute(op, stage, microbatch);
       sync_.before_backward(op);
     };
     around.after_backward = [this](OpId op) { sync_.after_backward(op); };
@@ -112,6 +115,48 @@ class TrainingStep {
     };
     at = std::make_unique<Tape>(graph_, forward_, std::move(around));
     return *at;
+  }
+
+  // Activations are kept here, so only the words are said again, with the values they had.
+  void recompute(OpId first, int stage, int microbatch) {
+    const int number = graph_.op(first).recomputed;
+    if (number < 0 || !recomputed_.insert({number, microbatch}).second) return;
+    Tape& t = tape(stage, microbatch);
+    for (size_t o = 0; o < graph_.ops.size(); ++o) {
+      if (graph_.ops[o].recomputed != number) continue;
+      stated_before(OpId(o), "recompute");
+      std::set<int> done;
+      for (const int c : forward_.ops[o].conversions) {
+        if (c < 0 || !done.insert(c).second) continue;
+        const Conversion& conversion = forward_.conversions[static_cast<size_t>(c)];
+        if (conversion.consumer != OpId(o)) continue;
+        tag_.phase = "recompute";
+        tag_.tensor = graph_.value(conversion.value).name;
+        exchange_.convert(conversion.value, t.value(conversion.value), conversion.steps, tag_);
+      }
+    }
+  }
+
+  // --- calls that the model states ---------------------------------------------------------------
+
+  void stated_before(OpId op, const std::string& phase) {
+    for (const StatedCall& call : graph_.calls) {
+      if (call.before != op || (phase == "recompute" && !call.decl.again)) continue;
+      Tag tag = tag_;
+      tag.phase = phase;
+      tag.tensor = call.decl.name;
+      exchange_.stated(call, tag);
+    }
+  }
+
+  void stated(CallDecl::When when) {
+    for (const StatedCall& call : graph_.calls) {
+      if (call.decl.when != when || (call.decl.stage && !here(*call.decl.stage))) continue;
+      Tag tag;
+      tag.phase = when == CallDecl::When::synchronised ? "grad_sync" : "step";
+      tag.tensor = call.decl.name;
+      exchange_.stated(call, tag);
+    }
   }
 
   Tag tag_of(const Deed& deed, const char* phase) const {
@@ -229,6 +274,7 @@ class TrainingStep {
   Tag tag_;  // of the stage and microbatch at hand
   std::map<Where, std::unique_ptr<Tape>> tapes_;
   std::map<Where, Border> activations_, gradients_;  // at the border into that stage
+  std::set<std::pair<int, int>> recomputed_;         // number, microbatch
   RankReport report_;
 };
 

@@ -45,7 +45,7 @@ void GradientSync::gather_updates() {
   if (graph_.sync.update_alignment > 0) return gather_updates_at_once();
   for (const Bucket& b : buckets_) {
     const int64_t n = graph_.mesh.size(leaves_[b.leaves[0]].data);
-    gather_updates(b.leaves, (static_cast<int64_t>(b.elements) + n - 1) / n);
+    gather_updates(b.leaves, part_of(b, n));
   }
 }
 

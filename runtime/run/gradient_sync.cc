@@ -1,6 +1,7 @@
 #include "runtime/run/gradient_sync.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -136,7 +137,7 @@ void GradientSync::after_backward(OpId op) {
     if (b.ready == op) reduce(b);
 }
 
-void GradientSync::finish() {
+void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
   tag_ = {};
   std::vector<size_t> order;
   for (size_t i = 0; i < leaves_.size(); ++i) order.push_back(i);
@@ -157,8 +158,11 @@ void GradientSync::finish() {
   scale();
   reduce_model_axes(order);
   reduce_tied(order);
+  between(CallDecl::When::synchronised);
+  between(CallDecl::When::before_update);
   step();
   gather_updates();
+  between(CallDecl::When::after_update);
 }
 
 // --- buckets -------------------------------------------------------------------------------------
@@ -224,11 +228,17 @@ void GradientSync::reduce(const Bucket& bucket) {
   }
 }
 
+// One of n equal parts of a bucket, which is padded for it and to the multiple that is stated.
+int64_t GradientSync::part_of(const Bucket& bucket, int64_t n) const {
+  const int64_t multiple = std::lcm(n, graph_.sync.bucket_multiple);
+  return (static_cast<int64_t>(bucket.elements) + multiple - 1) / multiple * multiple / n;
+}
+
 // The flat bucket is padded to equal parts; this rank's part of the sum lands in `total`.
 void GradientSync::reduce_scatter(const Bucket& bucket) {
   const AtomSet data = leaves_[bucket.leaves[0]].data;
   const int64_t n = graph_.mesh.size(data);
-  const auto size = static_cast<int64_t>(bucket.elements), part = (size + n - 1) / n;
+  const int64_t part = part_of(bucket, n);
   const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data) * part;
   std::vector<const Tensor*> fresh, totals;
   std::vector<Tensor*> back;

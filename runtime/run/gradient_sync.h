@@ -13,6 +13,7 @@
 // fully_shard, Megatron finalize_model_grads.py.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -39,7 +40,9 @@ class GradientSync {
   void parameter_ready(TensorId p, std::vector<Gradient> arrived);
   void after_backward(OpId op);
 
-  void finish();  // after the last backward: everything that is left, then the step
+  // After the last backward: everything that is left, then the step. `between` is told when the
+  // model's own calls are due.
+  void finish(const std::function<void(CallDecl::When)>& between);
 
   std::map<TensorId, Held> gradients() const;
   std::map<TensorId, Held> updated() const;
@@ -60,6 +63,7 @@ class GradientSync {
   void now_whole(Leaf& leaf, AtomSet atoms);
   void reduce_alone(size_t leaf);
   void reduce(const Bucket& bucket);
+  int64_t part_of(const Bucket& bucket, int64_t n) const;
   void reduce_scatter(const Bucket& bucket);
   void scatter_unit(const Unit& unit);
   void scatter_rows(const std::vector<size_t>& leaves);

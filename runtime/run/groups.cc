@@ -18,6 +18,7 @@ class Collector {
     for (size_t o = graph_.ops.size(); o-- > 0;) backward_of(OpId(o));
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].parameter) parameter(TensorId(v));
+    for (const StatedCall& call : graph_.calls) add(family_over(graph_, call.atoms, call.expert));
     return std::move(families_);
   }
 

@@ -26,6 +26,7 @@ struct Leaf {
   Tensor total;                // reduced
   std::vector<Stretch> owned;  // of `total`; empty: all
   Layout after;                // how `total` is held
+  bool tied = false;           // other stages have this parameter too
 };
 
 // Those of one stage, in the order of the parameters, given the ops whose backward will run.

@@ -38,7 +38,7 @@ LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank,
   call_.view = local_view(*graph.op(op).rule, plan.modes, graph.mesh, rank);
   prepare(graph, forward, op, microbatch);
   if (is_mean(graph.op(op))) call_.attributes["count"] = mean_divisor(graph, forward, op);
-  if (mask_) *mask_ = shard(*mask_, plan.operand_ports[1], graph.mesh, rank);
+  if (mask_) *mask_ = shard(*mask_, plan.operand_ports[routed()], graph.mesh, rank);
 }
 
 LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch) {
@@ -59,9 +59,13 @@ void LocalOp::prepare(const Graph& graph, const Forward& forward, OpId id, int64
       mask_ = RoutedRows(graph, forward, r).mask();
 }
 
+size_t LocalOp::routed() const {
+  return call_.op->name == "moe_probs" ? 0 : 1;
+}
+
 std::vector<Tensor> LocalOp::masked(std::span<const Tensor> inputs) const {
   std::vector<Tensor> list(inputs.begin(), inputs.end());
-  if (mask_) list[1] = times(list[1], *mask_);
+  if (mask_) list[routed()] = times(list[routed()], *mask_);
   return list;
 }
 
@@ -76,7 +80,7 @@ std::vector<std::optional<Tensor>> LocalOp::backward(
     std::span<const std::optional<Tensor>> gradients, const std::vector<bool>& wanted) const {
   if (is_identity(call_)) return {gradients[0]};
   auto result = s2t::backward(call_, masked(inputs), outputs, gradients, wanted);
-  if (mask_ && result[1]) result[1] = times(*result[1], *mask_);
+  if (mask_ && result[routed()]) result[routed()] = times(*result[routed()], *mask_);
   return result;
 }
 

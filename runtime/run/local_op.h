@@ -30,6 +30,7 @@ class LocalOp {
 
  private:
   void prepare(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch);
+  size_t routed() const;  // the operand that says who goes where
   std::vector<Tensor> masked(std::span<const Tensor> inputs) const;
 
   OpCall call_;

@@ -1,9 +1,15 @@
+// Attention: multi-head, grouped, or with queries, keys and values from latents (DeepSeek-V2), each
+// with the tokens whole or split over context-parallel ranks.
 #include "analyzer/io/transformer/blocks.h"
 
 namespace s2t {
 namespace {
 
 using Sizes = std::map<std::string, int64_t>;
+
+struct Heads {
+  std::string q, k, v;
+};
 
 std::string reshaped(ModelBuilder& b, const std::string& x, const std::string& suffix,
                      const char* rule, int64_t heads) {
@@ -14,27 +20,106 @@ std::string reshaped(ModelBuilder& b, const std::string& x, const std::string& s
   return decl.name;
 }
 
+std::string split_heads(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                        int64_t heads) {
+  return reshaped(b, x, suffix + ".heads", "x[(p s b) (h d)] -> y[(p b) h s d]", heads);
+}
+
 std::string heads_of(ModelBuilder& b, const std::string& n, const std::string& suffix,
                      int64_t heads, bool positioned) {
   const std::string x = column(b, n, suffix, heads * b.a.head_dim, b.a.qkv_bias);
-  std::string y = reshaped(b, x, suffix + ".heads", "x[(p s b) (h d)] -> y[(p b) h s d]", heads);
+  std::string y = split_heads(b, x, suffix, heads);
   if (positioned && b.a.qk_norm == QkNorm::per_head) y = norm(b, y, suffix + ".norm", b.a.head_dim);
   if (positioned && b.a.positions == Positions::rotary) y = b.op("rope", suffix + ".rope", {y});
   return y;
 }
 
+Heads plain_heads(ModelBuilder& b, const std::string& x) {
+  const std::string n = input_norm(b, x, "norm");
+  return {heads_of(b, n, "q", b.a.heads, true), heads_of(b, n, "k", b.a.kv_heads, true),
+          heads_of(b, n, "v", b.a.kv_heads, false)};
+}
+
+// --- latent attention ----------------------------------------------------------------------------
+
+// Whole on every rank of tp, applied to the tokens that a rank has.
+std::string duplicated(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                       int64_t out) {
+  return b.op("linear", suffix, {x, b.parameter(suffix + ".weight", {out, b.a.hidden})});
+}
+
+// A latent, its norm, and what column linears make of it.
+std::string latent(ModelBuilder& b, const std::string& n, const std::string& suffix, int64_t rank) {
+  const std::string y = norm(b, duplicated(b, n, suffix + "_down", rank), suffix + "_norm", rank);
+  b.gathered_again(y);
+  return y;
+}
+
+std::string up(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t width,
+               int64_t rank) {
+  return split_heads(b, column_from(b, x, suffix, b.a.heads * width, rank, false), suffix,
+                     b.a.heads);
+}
+
+// One rotated part for all heads: every rank of tp needs it for all tokens.
+std::string shared_rotation(ModelBuilder& b, const std::string& n) {
+  const std::string x = duplicated(b, n, "k_rope_down", b.a.latent->rope_dim);
+  const std::string rotated = b.op("rope", "k_rope", {split_heads(b, x, "k_rope", 1)});
+  OpDecl& decl = b.add_op("einsum", "k_rope.all", {rotated});
+  decl.attributes["rule"] = {std::string("x[b o s d] -> y[b h s d]"), decl.pointer};
+  decl.attributes["sizes"] = {Sizes{{"h", b.a.heads}}, decl.pointer};
+  if (b.p.tp > 1) decl.modes["tp"] = "split(h)";
+  return decl.name;
+}
+
+Heads latent_heads(ModelBuilder& b, const std::string& x) {
+  const LatentAttention& l = *b.a.latent;
+  const int64_t query = l.nope_dim + l.rope_dim;
+  const std::string n = l.q_rank > 0 ? norm(b, x, "norm", b.a.hidden) : input_norm(b, x, "norm");
+  const std::string from = l.q_rank > 0 ? latent(b, n, "q", l.q_rank) : n;
+  const std::string q =
+      b.op("rope", "q.rope", {up(b, from, "q", query, l.q_rank > 0 ? l.q_rank : b.a.hidden)});
+  const std::string kv = latent(b, n, "kv", l.kv_rank);
+  const std::string k = up(b, kv, "k", l.nope_dim, l.kv_rank);
+  const std::string v = up(b, kv, "v", l.v_dim, l.kv_rank);
+  return {q, b.op("concat", "k.both", {k, shared_rotation(b, n)}), v};
+}
+
+// --- the core ------------------------------------------------------------------------------------
+
+// Heads instead of tokens over cp, and back: DeepSpeed-Ulysses.
+void exchange_heads(ModelBuilder& b, const std::string& x, const char* over_cp) {
+  b.pin(x, {{"tp", "S(1)"}, {"cp", over_cp}});
+}
+
+std::string core(ModelBuilder& b, const Heads& heads) {
+  const bool exchanged = b.p.cp > 1 && b.profile.is("context_parallel", "a2a");
+  std::vector<std::string> inputs;
+  for (const std::string& x : {heads.q, heads.k, heads.v}) {
+    inputs.push_back(exchanged ? b.op("identity", x.substr(b.module.size() + 1) + ".whole", {x})
+                               : x);
+    if (exchanged) exchange_heads(b, inputs.back(), "S(1)");
+  }
+  if (b.p.cp > 1 && !exchanged)  // gathered for the forward, and again for the backward
+    for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
+  OpDecl& decl = b.add_op("attention", "core", inputs);
+  decl.attributes["causal"] = {true, decl.pointer};
+  const std::string o = decl.name;
+  if (exchanged) exchange_heads(b, o, "S(2)");
+  return o;
+}
+
 }  // namespace
 
 std::string attention(ModelBuilder& b, const std::string& x) {
-  const std::string n = input_norm(b, x, "norm");
-  const std::string q = heads_of(b, n, "q", b.a.heads, true);
-  const std::string k = heads_of(b, n, "k", b.a.kv_heads, true);
-  const std::string v = heads_of(b, n, "v", b.a.kv_heads, false);
-  OpDecl& decl = b.add_op("attention", "core", {q, k, v});
-  decl.attributes["causal"] = {true, decl.pointer};
-  const std::string o =
-      reshaped(b, decl.name, "merge", "x[(p b) h s d] -> y[(p s b) (h d)]", b.a.heads);
-  return b.op("add", "out", {x, row(b, o, "proj", b.a.heads * b.a.head_dim, b.a.out_bias)});
+  const int64_t width = b.a.latent ? b.a.latent->v_dim : b.a.head_dim;
+  const Heads heads = b.a.latent ? latent_heads(b, x) : plain_heads(b, x);
+  const bool again = b.p.recompute == Recompute::selective;
+  if (again) b.recomputed = b.next_recomputed++;
+  const std::string y = core(b, heads);
+  if (again) b.recomputed = -1;
+  const std::string o = reshaped(b, y, "merge", "x[(p b) h s d] -> y[(p s b) (h d)]", b.a.heads);
+  return b.op("add", "out", {x, row(b, o, "proj", b.a.heads * width, b.a.out_bias)});
 }
 
 }  // namespace s2t

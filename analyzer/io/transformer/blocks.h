@@ -30,6 +30,8 @@ std::string input_norm(ModelBuilder& b, const std::string& x, const std::string&
 // Output features are split over tp.
 std::string column(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
                    bool bias);
+std::string column_from(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                        int64_t out, int64_t in, bool bias);
 // Input features are split over tp; the bias is added after the reduction, once.
 std::string row(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t in,
                 bool bias);

@@ -10,6 +10,7 @@ namespace s2t {
 namespace {
 
 std::string layer(ModelBuilder& b, const std::string& x, int64_t number) {
+  if (b.p.recompute == Recompute::full) b.recomputed = b.next_recomputed++;
   b.module = fmt::format("layers.{}.attn", number);
   const std::string y = attention(b, x);
   const bool sparse = b.a.experts && number >= b.a.experts->first_dense;
@@ -27,8 +28,10 @@ Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
     b.stage = static_cast<int>(s);
     for (int64_t i = 0; i < stages[s]; ++i) x = layer(b, x, number++);
   }
+  b.recomputed = -1;
   head(b, x);  // on the last stage too
   set_synchronisation(b);
+  add_calls(b);
   add_remarks(b);
   return std::move(b.model);
 }
@@ -47,23 +50,25 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
   refuse(a.post_norm || a.norms_per_layer != 2, "norms elsewhere than before the two blocks");
   refuse(a.parallel, "attention and MLP in parallel");
   refuse(a.embedding_norm || a.token_types > 0, "a norm or segments behind the embedding");
-  refuse(a.latent.has_value(), "multi-head latent attention");
   refuse(a.norm == Norm::layer_without_bias, "layer norms without a bias");
   refuse(a.qk_norm == QkNorm::full, "norms over all queries at once");
   refuse(a.sinks, "attention sinks");
   refuse(a.positions == Positions::relative, "relative position buckets");
   refuse(a.experts && (a.experts->bias || a.experts->router_bias || a.experts->shared_gate),
          "experts with a bias, a router bias or a gate");
-  if (p.cp > 1)
-    sink.add({"--cp", "context parallelism", "1", "It is not modelled for config files yet.",
+  const bool ring = profile.is("context_parallel", "p2p");
+  if (p.cp > 1 && (ring || profile["context_parallel"].empty()))
+    sink.add({"--cp",
+              ring ? "context parallelism as a ring of messages inside attention"
+                   : fmt::format("context parallelism under {}", profile.name()),
+              ring ? "--set context_parallel=all_gather or =a2a" : "1",
+              ring ? "The ring's messages are not modelled." : "", "unsupported-plan"});
+  if (p.recompute != Recompute::none && profile["recompute"].empty())
+    sink.add({"--recompute", fmt::format("recomputation under {}", profile.name()), "none", "",
               "unsupported-plan"});
-  if (p.recompute == Recompute::full)
-    sink.add({"--recompute", "activations of whole layers computed again", "none or selective", "",
-              "unsupported-plan"});
-  if (p.zero == 1 && a.tied && p.pp > 1)
-    sink.add({"--zero", "a sharded optimizer with an embedding on two stages", "0",
-              "Megatron puts this table into a bucket of its own, which is not modelled yet.",
-              "unsupported-plan"});
+  if (a.latent && p.tp > 1 && profile["latent_down"].empty())
+    sink.add({"--tp", fmt::format("latent attention over tp under {}", profile.name()), "1",
+              "megatron has it.", "unsupported-plan"});
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ OpDecl& ModelBuilder::add_op(std::string_view op, const std::string& suffix,
   decl.outputs = {decl.name};
   decl.stage = stage;
   decl.module = module;
+  decl.recomputed = recomputed;
   model.ops.push_back(std::move(decl));
   return model.ops.back();
 }
@@ -75,7 +76,10 @@ void ModelBuilder::pin(const std::string& tensor, const Placements& placements) 
 }
 
 void ModelBuilder::gathered_again(const std::string& tensor) {
-  if (!p.sequence_parallel() || profile["sequence_residual"] != "regather") return;
+  if (p.sequence_parallel() && profile.is("sequence_residual", "regather")) not_kept(tensor);
+}
+
+void ModelBuilder::not_kept(const std::string& tensor) {
   TensorDecl note;
   note.name = note.pointer = tensor;
   note.residual = Residual::stored;

@@ -28,9 +28,11 @@ class ModelBuilder {
   const Plan& p;
   const Profile& profile;
   Model model;
-  std::string module;  // owner of what is added now
-  int stage = 0;       // where it runs
-  std::string table;   // the embedding's, which a tied head reads
+  std::string module;   // owner of what is added now
+  int stage = 0;        // where it runs
+  int recomputed = -1;  // number of what is computed again together with it
+  int next_recomputed = 0;
+  std::string table;  // the embedding's, which a tied head reads
 
   // Padded as the profile pads.
   int64_t vocabulary() const;
@@ -52,6 +54,8 @@ class ModelBuilder {
   void pin(const std::string& tensor, const Placements& placements);
   // The backward of a column linear gathers its input again where the forward did not keep it.
   void gathered_again(const std::string& tensor);
+  // What a value was converted to is converted again in the backward.
+  void not_kept(const std::string& tensor);
 
  private:
   bool has_axis(const std::string& name) const;

@@ -32,6 +32,33 @@ void declare_routing(ModelBuilder& b) {
   routing.pointer = "--ep";
 }
 
+CallDecl counts(const ModelBuilder& b, std::string name, Collective op,
+                std::vector<std::string> axes, std::string why) {
+  CallDecl call;
+  call.name = b.module + "." + std::move(name);
+  call.module = b.module;
+  call.op = op;
+  call.axes = std::move(axes);
+  call.dtype = DType::i64;
+  call.shape = {b.a.experts->experts};
+  call.when = CallDecl::When::forward;
+  call.before = b.module + ".dispatch";
+  call.why = std::move(why);
+  return call;
+}
+
+// How many tokens each expert gets, for the balancing loss and for the exchange.
+void state_calls(ModelBuilder& b) {
+  if (b.profile.is("moe_balancing", "aux_loss"))
+    b.model.calls.push_back(counts(b, "balance", Collective::all_reduce, {"cp", "tp"},
+                                   "the balancing loss counts the tokens per expert of all ranks "
+                                   "that share a sample"));
+  if (b.profile.is("moe_counts", "all_gather"))
+    b.model.calls.push_back(counts(b, "counts", Collective::all_gather, {"ep", "etp"},
+                                   "every rank tells how many rows it has for each expert, so that "
+                                   "the others know what they receive"));
+}
+
 }  // namespace
 
 std::string experts(ModelBuilder& b, const std::string& x) {
@@ -40,13 +67,17 @@ std::string experts(ModelBuilder& b, const std::string& x) {
   const std::string n = input_norm(b, x, "norm");
   const std::string route =
       b.op("moe_router", "router", {n, b.parameter("router.weight", {e.experts, b.a.hidden})});
+  state_calls(b);
   const std::string rows = routed(b, "moe_dispatch", "dispatch", {n, route});
+  const bool probs_travel = b.profile.is("moe_probs", "all_to_all");
   const std::string gate = expert(b, rows, "experts.gate", e.ffn, b.a.hidden, "S(1)");
   const std::string up = expert(b, rows, "experts.up", e.ffn, b.a.hidden, "S(1)");
-  const std::string act = b.op("swiglu", "experts.act", {gate, up});
+  std::string act = b.op("swiglu", "experts.act", {gate, up});
+  if (probs_travel)
+    act = b.op("moe_weigh", "experts.weighed", {act, routed(b, "moe_probs", "probs", {route})});
   const std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
   b.pin(down, {{"etp", "S(1)"}});
-  std::string y = routed(b, "moe_combine", "combine", {down, route});
+  std::string y = routed(b, probs_travel ? "moe_collect" : "moe_combine", "combine", {down, route});
   if (e.shared_ffn > 0)
     y = b.op("add", "sum", {y, feed_forward(b, n, "shared.", e.shared_ffn, false)});
   return b.op("add", "out", {x, y});

@@ -69,9 +69,10 @@ class Limits {
   }
 
   void sharding() {
-    const int64_t most = is("gradient_sync", "zero")         ? 3
-                         : is("gradient_sync", "one_bucket") ? 1
-                                                             : 0;
+    const int64_t most = is("gradient_sync", "zero") ? 3
+                         : is("gradient_sync", "one_bucket") || is("gradient_sync", "overlapped")
+                             ? 1
+                             : 0;
     refuse(p_.zero > most, "--zero", fmt::format("ZeRO stage {}", p_.zero),
            most == 0 ? "0, or leave it out" : fmt::format("0 to {}", most),
            is("gradient_sync", "fsdp") ? "FSDP shards parameters, gradients and optimizer states."
@@ -217,15 +218,23 @@ void check_framework(const Architecture& a, const Plan& plan, const Profile& pro
 void set_synchronisation(ModelBuilder& b) {
   GradientSyncDecl& sync = b.model.gradient_sync;
   sync.dtype = b.p.grad_dtype;
-  if (const auto dtype = parse_dtype(b.profile["gradient_dtype"]); dtype && !sync.dtype)
-    sync.dtype = dtype;
+  const bool half = b.p.dtype == DType::f16 && !b.profile["fp16_gradient_dtype"].empty();
+  const auto stated = b.profile[half ? "fp16_gradient_dtype" : "gradient_dtype"];
+  if (const auto dtype = parse_dtype(stated); dtype && !sync.dtype) sync.dtype = dtype;
   if (b.profile.is("gradient_sync", "ddp")) return set_ddp(b, sync);
   if (b.profile.is("gradient_sync", "fsdp")) return set_fsdp(b, sync);
   if (b.profile.is("gradient_sync", "zero")) return set_zero(b, sync);
   sync.kind = b.p.zero == 1 ? SyncKind::zero1 : SyncKind::bucketed;
   sync.every_microbatch = false;
-  sync.overlap = false;
-  sync.first_bucket_bytes = sync.bucket_bytes = INT64_MAX;
+  sync.overlap = b.profile.is("gradient_sync", "overlapped");
+  sync.tied_alone = b.p.zero > 0;
+  sync.bucket_multiple = b.p.zero > 0 ? b.profile.number("bucket_multiple") : 1;
+  sync.bucket_bytes = INT64_MAX;
+  if (*sync.overlap)
+    sync.bucket_bytes = std::max<int64_t>(40'000'000, 1'000'000 * b.p.dp * b.p.cp) *
+                        static_cast<int64_t>(size_of(sync.dtype.value_or(b.p.dtype)));
+  sync.first_bucket_bytes = sync.bucket_bytes;
+  sync.first_stage_only = true;
 }
 
 }  // namespace s2t

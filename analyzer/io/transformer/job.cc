@@ -88,6 +88,12 @@ void add_remarks(ModelBuilder& b) {
          fmt::format("the vocabulary of {} is padded to {}, a multiple of {} x tp, as {} pads it",
                      b.a.vocab, b.vocabulary(), b.profile["vocabulary_padding"],
                      b.profile.name())});
+  if (b.a.experts && b.p.expert_tp() > 1)
+    b.model.remarks.push_back(
+        {"uneven-rows",
+         "rows of experts are gathered and scattered over etp with a size per rank: "
+         "where these differ, NCCL runs grouped Broadcast and Reduce kernels instead "
+         "of AllGather and ReduceScatter; here the load is balanced"});
   b.model.remarks.push_back(
       {"not-predicted", fmt::format("a real step under {} also has collectives that are not "
                                     "listed here: {}",

@@ -11,6 +11,8 @@ namespace s2t {
 
 // Sets everything of `b.model` but tensors, ops, pins and the loss.
 void set_up_job(ModelBuilder& b);
+// Collectives besides activations and gradients. Precondition: all ops are there.
+void add_calls(ModelBuilder& b);
 void add_remarks(ModelBuilder& b);
 
 // Dense and expert axes that do not nest.

@@ -16,7 +16,12 @@ std::string input_norm(ModelBuilder& b, const std::string& x, const std::string&
 
 std::string column(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
                    bool bias) {
-  const std::string w = b.parameter(suffix + ".weight", {out, b.a.hidden}, {{"tp", "S(0)"}});
+  return column_from(b, x, suffix, out, b.a.hidden, bias);
+}
+
+std::string column_from(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                        int64_t out, int64_t in, bool bias) {
+  const std::string w = b.parameter(suffix + ".weight", {out, in}, {{"tp", "S(0)"}});
   if (!bias) return b.op("linear", suffix, {x, w});
   const std::string y = b.op("linear", suffix + ".product", {x, w});
   return b.op("bias_add", suffix, {y, b.parameter(suffix + ".bias", {out}, {{"tp", "S(0)"}})});

@@ -70,7 +70,8 @@ struct SumOp {
 };
 
 template <class T, class Run>
-struct DispatchOp {  // buf[e s m] = x[s m] where route[s e] is not 0
+// buf[e s m] = x[s m] where route[s e] is not 0; and the way back, y[s m] = sum of buf there.
+struct DispatchOp {
   static void masked(const Frame<T>& f, Run& run, T* out, const Dims& dims, Term<T> term) {
     auto mask = run.template zeros<T>(f.operand_size(1));
     run.items(f.operand_size(1), Routed<T>{f.in[1], mask.data()});
@@ -155,16 +156,17 @@ template <class T, class Run>
 std::vector<KernelRow<T, Run>> linear_rows() {
   using Product = ProductOp<T, Run>;
   std::vector<KernelRow<T, Run>> rows;
-  for (const char* op :
-       {"linear", "matmul", "einsum", "mul", "identity", "cast", "ce_sum", "moe_expert",
-        "moe_combine", "reshape", "transpose", "redistribute", "detach", "transfer"})
+  for (const char* op : {"linear", "matmul", "einsum", "mul", "identity", "cast", "ce_sum",
+                         "moe_expert", "moe_combine", "moe_probs", "moe_weigh", "reshape",
+                         "transpose", "redistribute", "detach", "transfer"})
     rows.push_back(row<Product, T, Run>(op));
   for (const char* op : {"bias_add", "add", "add_positions"})
     rows.push_back(row<SumOp<T, Run>, T, Run>(op));
   rows.push_back(row<SumOp<T, Run, -1>, T, Run>("sub"));
   rows.push_back(row<ScaleOp<T, Run>, T, Run>("scale"));
   rows.push_back(row<MeanOp<T, Run>, T, Run>("mean"));
-  rows.push_back(row<DispatchOp<T, Run>, T, Run>("moe_dispatch"));
+  for (const char* op : {"moe_dispatch", "moe_collect"})
+    rows.push_back(row<DispatchOp<T, Run>, T, Run>(op));
   rows.push_back(row<UnstackOp<T, Run>, T, Run>("unstack"));
   rows.push_back(row<UnstackOp<T, Run>, T, Run>("split"));
   rows.push_back(row<ConcatOp<T, Run>, T, Run>("concat"));

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "analyzer/analyze.h"
 #include "analyzer/program/tally.h"
+#include "tests/analyzer/io/predicted.h"
 
 namespace s2t {
 namespace {
@@ -17,90 +17,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
-using Counts = std::map<std::string, int>;
-
-// A llama; tests change what they are about.
-Architecture dense(int64_t layers, int64_t hidden, int64_t heads) {
-  Architecture a;
-  a.family = a.name = "llama";
-  a.layers = layers;
-  a.hidden = hidden;
-  a.heads = a.kv_heads = heads;
-  a.head_dim = hidden / heads;
-  a.ffn = 4 * hidden;
-  a.gated = true;
-  a.vocab = 51200;
-  return a;
-}
-
-// Layer norms and biases everywhere, learned positions, tied.
-Architecture gpt(int64_t layers, int64_t hidden, int64_t heads) {
-  Architecture a = dense(layers, hidden, heads);
-  a.norm = Norm::layer;
-  a.gated = false;
-  a.qkv_bias = a.out_bias = a.mlp_bias = a.tied = true;
-  a.positions = Positions::learned;
-  a.position_rows = 8192;
-  return a;
-}
-
-Architecture mixtral(int64_t layers) {
-  Architecture a = dense(layers, 4096, 32);
-  a.kv_heads = 8;
-  a.ffn = 14336;
-  a.vocab = 32000;
-  a.experts = Experts{};
-  a.experts->experts = 8;
-  a.experts->top_k = 2;
-  a.experts->ffn = 14336;
-  return a;
-}
-
-Plan plan_of(int64_t tp, int64_t seq, bool sp) {
-  Plan p;
-  p.tp = tp;
-  p.seq = seq;
-  p.sp = sp;
-  return p;
-}
-
-Program predict(const Architecture& a, const Plan& p) {
-  Diagnostics sink("config.json");
-  const auto model = build_transformer(a, p, *find_profile("megatron"), sink);
-  sink.throw_if_any();
-  return analyze(*model);
-}
-
-std::vector<std::string> refusals(const Architecture& a, const Plan& p) {
-  Diagnostics sink("config.json");
-  EXPECT_FALSE(build_transformer(a, p, *find_profile("megatron"), sink));
-  std::vector<std::string> lines;
-  for (const Diagnostic& d : sink.list()) lines.push_back(to_string(d, sink.file()));
-  return lines;
-}
-
-std::string line(const Program& program, const Event& e) {
-  return fmt::format("{} {} {}>{}", program.families[e.family].name, info(e.op).name,
-                     e.volume.input_bytes, e.volume.output_bytes);
-}
-
-// What one module (or those whose name begins so) does per microbatch.
-Counts of(const Program& program, Phase phase, const std::string& module) {
-  Counts counts;
-  for (const Stage& stage : program.stages)
-    for (const Segment* segment : {&stage.forward, &stage.backward})
-      for (const Segment::Item& item : segment->items)
-        if (item.event.phase == phase && item.event.module.rfind(module, 0) == 0)
-          ++counts[line(program, item.event)];
-  return counts;
-}
-
-std::vector<std::string> after(const Program& program) {
-  std::vector<std::string> lines;
-  for (const Event& e : program.after) lines.push_back(line(program, e));
-  return lines;
-}
-
 // --- one layer
 // -----------------------------------------------------------------------------------
 
@@ -150,6 +66,14 @@ TEST(MegatronLayer, LearnedPositionsReduceThenSliceInsteadOfScattering) {
 TEST(MegatronLayer, VocabularyParallelLossIsThreeSmallAllReduces) {
   const Program p = predict(dense(1, 12288, 96), plan_of(8, 2048, true));
   EXPECT_EQ(of(p, Phase::forward, "loss"), (Counts{{"tp all_reduce 8192>8192", 3}}));
+  EXPECT_EQ(of(p, Phase::backward, "loss"), Counts{});
+}
+
+// Two numbers per token in one call: the sum of exponentials and the target's logit.
+TEST(MegatronLayer, AFusedLossIsTwoAllReduces) {
+  const Program p = predict(dense(1, 12288, 96), plan_of(8, 2048, true), {"cross_entropy=fused"});
+  EXPECT_EQ(of(p, Phase::forward, "loss"),
+            (Counts{{"tp all_reduce 8192>8192", 1}, {"tp all_reduce 16384>16384", 1}}));
   EXPECT_EQ(of(p, Phase::backward, "loss"), Counts{});
 }
 
@@ -259,7 +183,7 @@ TEST(MegatronStep, StatedStagesHoldTheirLayers) {
   EXPECT_EQ(p.mesh.world(), 16384);
   EXPECT_EQ(p.microbatches, 16);
   EXPECT_EQ(p.stages.at(0).forward.items.size(),
-            4u * 7 + 1);  // and the embedding
+            4u * 7 + 1 + 2);  // and the embedding, tokens and positions
   EXPECT_EQ(p.stages.at(7).forward.items.size(), 4u * 8);
 }
 
@@ -267,16 +191,16 @@ TEST(MegatronStep, StatedStagesHoldTheirLayers) {
 // -------------------------------------------------------------------------------------
 
 // 4096 tokens x 2 experts x 4096 x 2 B; attention needs nothing at tp 1.
-TEST(MegatronExperts, ExchangeTokensTwiceEachWay) {
+TEST(MegatronExperts, ExchangeTokensTwiceAndTheirWeightsOnceEachWay) {
   Plan plan = plan_of(1, 4096, false);
   plan.dp = plan.ep = 8;
   const Program p = predict(mixtral(2), plan);
-  const std::string exchange = "ep all_to_all 67108864>67108864";
-  EXPECT_EQ(of(p, Phase::forward, "layers.1."), (Counts{{exchange, 2}}));
-  EXPECT_EQ(of(p, Phase::backward, "layers.1."), (Counts{{exchange, 2}}));
+  const Counts exchanges{{"ep all_to_all 67108864>67108864", 2}, {"ep all_to_all 16384>16384", 1}};
+  EXPECT_EQ(of(p, Phase::forward, "layers.1."), exchanges);
+  EXPECT_EQ(of(p, Phase::backward, "layers.1."), exchanges);
+  EXPECT_THAT(calls(p), Contains("layers.1.moe.counts ep all_gather 64>512"));
   // The experts have no group of their own: each lives on one rank.
-  ASSERT_EQ(p.after.size(), 1u);
-  EXPECT_EQ(p.families[p.after[0].family].name, "dp");
+  EXPECT_THAT(after(p), ElementsAre(HasSubstr("dp all_reduce")));
 }
 
 TEST(MegatronExperts, AreReducedOverTheirOwnDataGroup) {
@@ -297,7 +221,7 @@ TEST(MegatronExperts, FoldOverTensorParallelRanks) {
   plan.etp = 1;
   const Program p = predict(mixtral(1), plan);
   EXPECT_EQ(of(p, Phase::forward, "layers.0.moe"),
-            (Counts{{"ep all_to_all 33554432>33554432", 2}}));
+            (Counts{{"ep all_to_all 33554432>33554432", 2}, {"ep all_to_all 8192>8192", 1}}));
   const Count small = (3 * 4096 + 8 * 4096) * 4;
   EXPECT_THAT(after(p), Contains(fmt::format("tp all_reduce {0}>{0}", small)));
 }
@@ -309,12 +233,16 @@ TEST(MegatronExperts, MaySplitOverTensorParallelRanks) {
   const Program p = predict(mixtral(1), plan);
   EXPECT_EQ(of(p, Phase::forward, "layers.0.moe"),
             (Counts{{"ep all_to_all 33554432>33554432", 2},
+                    {"ep all_to_all 8192>8192", 1},
                     {"etp all_gather 33554432>67108864", 1},
+                    {"etp all_gather 8192>16384", 1},
                     {"etp reduce_scatter 67108864>33554432", 1}}));
   EXPECT_EQ(of(p, Phase::backward, "layers.0.moe"),
             (Counts{{"ep all_to_all 33554432>33554432", 2},
+                    {"ep all_to_all 8192>8192", 1},
                     {"etp all_gather 33554432>67108864", 1},
-                    {"etp reduce_scatter 67108864>33554432", 1}}));
+                    {"etp reduce_scatter 67108864>33554432", 1},
+                    {"etp reduce_scatter 16384>8192", 1}}));
 }
 
 TEST(MegatronExperts, DenseFirstLayersHaveNone) {
@@ -325,7 +253,7 @@ TEST(MegatronExperts, DenseFirstLayersHaveNone) {
   plan.dp = plan.ep = 2;
   const Program p = predict(a, plan);
   EXPECT_EQ(of(p, Phase::forward, "layers.0."), Counts{});
-  EXPECT_EQ(of(p, Phase::forward, "layers.1.").size(), 1u);
+  EXPECT_EQ(of(p, Phase::forward, "layers.1.").size(), 2u);
 }
 
 // --- plans
@@ -371,11 +299,11 @@ TEST(Plan, EveryMistakeSaysWhatWouldFit) {
 TEST(Plan, WhatIsNotModelledIsRefusedByName) {
   Plan plan = plan_of(1, 128, false);
   plan.cp = 2;
-  EXPECT_THAT(refusals(dense(2, 64, 4), plan), ElementsAre(HasSubstr("context parallelism")));
+  EXPECT_THAT(refusals(dense(2, 64, 4), plan), ElementsAre(HasSubstr("a ring of messages")));
   plan.cp = 1;
   Architecture a = dense(2, 64, 4);
-  a.latent = LatentAttention{};
-  EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("multi-head latent attention")));
+  a.parallel = true;
+  EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("in parallel")));
   plan.tp = 2;
   EXPECT_THAT(refusals(mixtral(2), plan), ElementsAre(HasSubstr("--sp too")));
 }

@@ -192,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(
         Sample{"mse", {{2, 3}, {2, 3}}}, Sample{"mean", {{2, 3}}},
         Sample{"ce_rows", {{3}, {3}, {3}}}, Sample{"moe_dispatch", {{3, 2}, {3, 2}}},
         Sample{"moe_expert", {{2, 3, 2}, {2, 2, 2}}}, Sample{"moe_combine", {{2, 3, 2}, {3, 2}}},
-        Sample{"add_positions", {{2, 3, 2}, {3, 2}}}),
+        Sample{"moe_probs", {{3, 2}}}, Sample{"moe_weigh", {{2, 3, 2}, {2, 3}}},
+        Sample{"moe_collect", {{2, 3, 2}, {3, 2}}}, Sample{"add_positions", {{2, 3, 2}, {3, 2}}}),
     [](const auto& sample) { return sample.param.op + std::to_string(sample.index); });
 
 }  // namespace

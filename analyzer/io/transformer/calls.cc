@@ -1,0 +1,136 @@
+// What a framework sends besides activations and gradients: the batch of each microbatch, and the
+// scalars of a step.
+#include "analyzer/io/transformer/job.h"
+
+namespace s2t {
+namespace {
+
+constexpr const char* kHandsOut = "the first rank of tp reads the batch and hands it to the others";
+
+// Right before the first op of a stage.
+CallDecl batch_part(const ModelBuilder& b, const std::string& name, DType dtype, Shape shape,
+                    int stage) {
+  CallDecl call;
+  call.name = "batch." + name;
+  call.module = stage == 0 ? "embed" : "loss";
+  call.op = Collective::broadcast;
+  call.axes = {"tp"};
+  call.dtype = dtype;
+  call.shape = std::move(shape);
+  call.when = CallDecl::When::forward;
+  call.again = false;
+  for (const OpDecl& op : b.model.ops)
+    if (op.stage == stage && call.before.empty()) call.before = op.name;
+  call.why = kHandsOut;
+  return call;
+}
+
+// The first stage needs the tokens, the last one the labels; whole samples, cut for cp afterwards.
+void hand_out_batch(ModelBuilder& b) {
+  if (!b.profile.is("batch_broadcast", "tp")) return;
+  const Shape tokens{b.p.micro_batch, b.p.seq}, mask{b.p.micro_batch, 1, b.p.seq, b.p.seq};
+  const int last = static_cast<int>(b.p.pp * b.p.vpp) - 1;
+  const bool with_mask = b.profile.is("attention_mask", "broadcast");
+  for (int stage = 0; stage <= last; ++stage) {
+    const auto add = [&](const char* name, DType dtype, const Shape& shape) {
+      b.model.calls.push_back(batch_part(b, name, dtype, shape, stage));
+    };
+    if (stage == 0) add("tokens", DType::i64, tokens);
+    if (stage == last) add("labels", DType::i64, tokens);
+    if (stage == last) add("loss_mask", DType::f32, tokens);
+    if (with_mask) add("attention_mask", DType::boolean, mask);
+    if (stage == 0) add("position_ids", DType::i64, tokens);
+  }
+}
+
+CallDecl scalar(std::string name, Combiner combiner, std::vector<std::string> axes,
+                CallDecl::When when, std::string why) {
+  CallDecl call;
+  call.name = std::move(name);
+  call.module = "optimizer";
+  call.combiner = combiner;
+  call.axes = std::move(axes);
+  call.shape = {1};
+  call.when = when;
+  call.why = std::move(why);
+  return call;
+}
+
+std::vector<std::string> all_axes(const ModelBuilder& b) {
+  std::vector<std::string> axes;
+  for (const AxisDecl& axis : b.model.mesh.axes) axes.push_back(axis.name);
+  return axes;
+}
+
+// Dense and expert parameters have optimizers of their own; with sharded optimizers both reduce
+// over all ranks, and once is enough.
+void gradient_statistics(ModelBuilder& b) {
+  const auto when = CallDecl::When::before_update;
+  const bool sharded = b.p.zero > 0;
+  const std::vector<std::string> dense =
+      sharded ? all_axes(b) : std::vector<std::string>{"tp", "pp"};
+  if (b.p.dtype == DType::f16 && b.profile.is("loss_scaling", "fp16"))
+    b.model.calls.push_back(scalar("found_inf", Combiner::max, dense, when,
+                                   "one overflow anywhere skips the step everywhere"));
+  if (!b.profile.is("grad_norm", "step")) return;
+  const char* why = "every rank has the squares of its own gradients; clipping needs all of them";
+  b.model.calls.push_back(scalar("grad_norm", Combiner::sum, dense, when, why));
+  if (b.a.experts && !sharded)
+    b.model.calls.push_back(
+        scalar("grad_norm.experts", Combiner::sum, {"etp", "ep", "pp"}, when, why));
+}
+
+void step_statistics(ModelBuilder& b) {
+  if (!b.profile.is("step_statistics", "step")) return;
+  const auto when = CallDecl::When::after_update;
+  CallDecl success = scalar("step_succeeded", Combiner::min, {"tp", "pp"}, when,
+                            "a step counts if it succeeded on every rank of the model");
+  success.dtype = DType::i32;
+  b.model.calls.push_back(std::move(success));
+  b.model.calls.push_back(scalar("grad_norm.max", Combiner::max, {"tp", "pp"}, when,
+                                 "ranks without a norm of their own get that of the others"));
+}
+
+// Sum and number of tokens.
+void logged_loss(ModelBuilder& b) {
+  if (!b.profile.is("loss_logging", "step")) return;
+  CallDecl loss = scalar("loss.logged", Combiner::sum, {"dp", "cp"}, CallDecl::When::after_update,
+                         "the loss to print is the mean over all samples");
+  loss.module = "loss";
+  loss.shape = {2};
+  loss.stage = static_cast<int>(b.p.pp * b.p.vpp) - 1;
+  b.model.calls.push_back(std::move(loss));
+}
+
+// Of the layers with experts on one pipeline rank.
+void expert_bias(ModelBuilder& b) {
+  if (!b.a.experts || !b.a.experts->balanced_by_bias || !b.profile.is("expert_bias", "counted"))
+    return;
+  for (int64_t rank = 0; rank < b.p.pp; ++rank) {
+    int64_t number = 0, layers = 0;
+    for (size_t s = 0; s < b.p.stage_layers.size(); ++s)
+      for (int64_t i = 0; i < b.p.stage_layers[s]; ++i, ++number)
+        if (static_cast<int64_t>(s) % b.p.pp == rank && number >= b.a.experts->first_dense)
+          ++layers;
+    if (layers == 0) continue;
+    CallDecl call =
+        scalar("expert_bias", Combiner::sum, {"tp", "dp", "cp"}, CallDecl::When::synchronised,
+               "the bias that balances the experts follows the tokens of all ranks");
+    call.module = "moe";
+    call.shape = {layers, b.a.experts->experts};
+    call.stage = static_cast<int>(rank);
+    b.model.calls.push_back(std::move(call));
+  }
+}
+
+}  // namespace
+
+void add_calls(ModelBuilder& b) {
+  hand_out_batch(b);
+  expert_bias(b);
+  gradient_statistics(b);
+  step_statistics(b);
+  logged_loss(b);
+}
+
+}  // namespace s2t
