@@ -175,6 +175,7 @@ void GradientSync::plan_stage(int stage, const std::vector<OpId>& running) {
   }
   const SyncKind kind = graph_.sync.kind;
   if (kind == SyncKind::none || kind == SyncKind::per_parameter || kind == SyncKind::fsdp) return;
+  if (running.empty()) return;  // the whole stage is frozen, or the loss does not depend on it
   for (Bucket& b : buckets_of(graph_.sync, leaves_, std::move(to_reduce), running.back()))
     buckets_.push_back(std::move(b));
 }
