@@ -27,6 +27,7 @@ class SyncPlanner {
 
   Sync plan() {
     collect();
+    if (decl_.tied_first) reduce_tied();
     switch (decl_.kind) {
       case SyncKind::none:
         break;
@@ -51,7 +52,7 @@ class SyncPlanner {
         break;
     }
     reduce_on_model_axes();
-    reduce_tied();
+    if (!decl_.tied_first) reduce_tied();
     update_parameters();
     out_.remarks = remarks_on_sync(graph_, backward_, leaves_);
     return std::move(out_);

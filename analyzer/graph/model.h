@@ -133,6 +133,7 @@ struct GradientSyncDecl {
   bool close_before = false;     // a bucket closes before the gradient that would exceed its limit,
                                  // not when it has reached it (DeepSpeed)
   bool parameter_order = false;  // buckets in the order of the model, not of ready gradients
+  bool tied_first = false;       // parameters on several stages before all others (DeepSpeed)
   // zero1, zero2: gradients are all-reduced, each rank then uses its part of them (DeepSpeed).
   bool whole_gradients = false;
   // zero1, zero2: one gather of all updated parameters, padded to a multiple of this for each rank;

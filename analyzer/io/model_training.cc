@@ -268,6 +268,7 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   sync.first_iteration = object.optional("first_iteration").boolean().value_or(false);
   sync.close_before = read_flag(object.optional("close"), {"reached", "before"}, "limit");
   sync.parameter_order = read_flag(object.optional("order"), {"ready", "parameters"}, "order");
+  sync.tied_first = read_flag(object.optional("tied"), {"last", "first"}, "order");
   sync.whole_gradients =
       read_flag(object.optional("gradients"), {"scattered", "whole"}, "reduction");
   const JsonCursor alignment = object.optional("update_alignment");

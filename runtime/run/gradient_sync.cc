@@ -149,6 +149,7 @@ void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
     std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
       return std::tuple(!a.closed, -a.ready.value) < std::tuple(!b.closed, -b.ready.value);
     });
+  if (graph_.sync.tied_first) reduce_tied(order, &Leaf::fresh);
   if (!in_backward()) {
     if (graph_.sync.kind == SyncKind::per_parameter)
       for (const size_t i : order) reduce_alone(i);
@@ -157,7 +158,7 @@ void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
   for (Leaf& leaf : leaves_) leaf.total = add(leaf.total, leaf.fresh);  // what nobody reduces
   scale();
   reduce_model_axes(order);
-  reduce_tied(order);
+  if (!graph_.sync.tied_first) reduce_tied(order, &Leaf::total);
   between(CallDecl::When::synchronised);
   between(CallDecl::When::before_update);
   step();
@@ -361,7 +362,7 @@ void GradientSync::reduce_model_axes(const std::vector<size_t>& order) {
 }
 
 // A parameter that lives on several stages: each has the gradient of its own uses.
-void GradientSync::reduce_tied(const std::vector<size_t>& order) {
+void GradientSync::reduce_tied(const std::vector<size_t>& order, Tensor Leaf::*held) {
   std::set<TensorId> done;
   for (const size_t i : order) {
     Leaf& leaf = leaves_[i];
@@ -369,10 +370,10 @@ void GradientSync::reduce_tied(const std::vector<size_t>& order) {
     if (!family || !done.insert(leaf.parameter).second) continue;
     for (const size_t other : order)
       if (other != i && leaves_[other].parameter == leaf.parameter) {
-        leaf.total = add(leaf.total, leaves_[other].total);
-        leaves_[other].total = zeros_like(leaf.total);
+        leaf.*held = add(leaf.*held, leaves_[other].*held);
+        leaves_[other].*held = zeros_like(leaf.*held);
       }
-    leaf.total = exchange_.all_reduce(leaf.total, *family, tag_for("grad_sync", {i}));
+    leaf.*held = exchange_.all_reduce(leaf.*held, *family, tag_for("grad_sync", {i}));
   }
 }
 

@@ -71,7 +71,7 @@ class GradientSync {
   Tensor rows_of(const Tensor& t, const Leaf& leaf, int64_t n, int64_t r) const;
   void add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows);
   void reduce_model_axes(const std::vector<size_t>& order);
-  void reduce_tied(const std::vector<size_t>& order);
+  void reduce_tied(const std::vector<size_t>& order, Tensor Leaf::*held);
   void scale();
   std::map<TensorId, Held> sums() const;
   Held without_padding(TensorId p, Held held) const;

@@ -184,6 +184,7 @@ void set_zero(ModelBuilder& b, GradientSyncDecl& sync) {
   sync.overlap = b.p.zero >= 2;
   sync.parameter_order = b.p.zero <= 1;
   sync.close_before = b.p.zero >= 1;
+  sync.tied_first = true;
   sync.whole_gradients =
       (b.p.zero == 1 || b.p.zero == 2) && b.profile.is("zero_gradients", "whole");
   if (sync.whole_gradients) sync.update_alignment = 2;

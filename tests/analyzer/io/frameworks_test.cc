@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "analyzer/analyze.h"
+#include "analyzer/backward/buckets.h"
 #include "analyzer/io/transformer.h"
 #include "analyzer/program/listing.h"
 
@@ -379,6 +380,17 @@ TEST(DeepSpeed, PipelineRunsItsOwnSchedule) {
               ElementsAre(HasSubstr("ZeRO stage 2 with a pipeline under deepspeed")));
 }
 
+TEST(DeepSpeed, ATiedTableIsSummedBetweenStagesFirst) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.pp = 2;
+  plan.global_batch = 4;
+  const Program p = predict(gpt2(2, 64, 2, 128), plan, profile_of("deepspeed"));
+  const Lines sync = step(p, 0, Phase::grad_sync);
+  ASSERT_EQ(sync.size(), 2u);
+  EXPECT_EQ(sync.at(0), "embd all_reduce 16384>16384");
+  EXPECT_THAT(sync.at(1), HasSubstr("dp all_reduce"));
+}
+
 // A top-1 layer of 4096 tokens, 768 wide, capacity 1.25: 7,864,320 B each way (Switch, appendix A).
 TEST(DeepSpeed, ExpertsExchangeTheirCapacity) {
   Plan plan = plan_of(1, 8, 4096);
@@ -413,6 +425,43 @@ TEST(Published, ZeroMovesTwoOrThreeElementsPerParameter) {
   EXPECT_NEAR(elements_moved("torchtitan", 0, {"reshard_after_forward=always"}), 3, 1e-4);
   EXPECT_NEAR(elements_moved("megatron", 1, {}), 2, 1e-4);
   EXPECT_NEAR(elements_moved("deepspeed", 1, {}), 3, 1e-4);  // what it really runs: all-reduces
+}
+
+// The FSDP paper (arXiv 2304.11277): a model of M bytes on W = 16 ranks moves 2 M (W - 1) / W per
+// rank if it is replicated and 3 M (W - 1) / W if it is fully sharded; 10 GB: 18.75 and 28.125.
+TEST(Published, FullShardingMovesOneHalfMoreThanReplication) {
+  const Architecture a = llama(4, 1024, 8, 32000);
+  const auto moved = [&](const char* name, const Lines& changes) {
+    Plan plan = plan_of(1, 16, 512);
+    plan.grad_dtype = DType::bf16;
+    const double wire = static_cast<double>(
+        total(predict(a, plan, profile_of(name, changes)), 0, &Volume::wire_bytes));
+    return 10 * wire / (2 * static_cast<double>(parameter_count(a)));
+  };
+  EXPECT_NEAR(moved("ddp", {}), 18.75, 1e-3);
+  EXPECT_NEAR(moved("torchtitan", {"reshard_after_forward=always"}), 28.125, 1e-3);
+  EXPECT_NEAR(moved("torchtitan", {"reshard_after_forward=never"}), 18.75, 1e-3);
+}
+
+// Ten 1024 x 1024 float32 weights under DDP: one reduction of everything in the first step, then
+// 1, 7 and 2 of them (reducer.cpp; a bucket closes when it reaches its cap).
+TEST(Published, DdpRebuildsItsBucketsAfterTheFirstStep) {
+  GradientSyncDecl ddp;
+  ddp.kind = SyncKind::bucketed;
+  std::vector<GradientLeaf> leaves(10);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    leaves[i].data = 1;
+    leaves[i].ready = OpId(i);
+    leaves[i].local = {1024, 1024};
+  }
+  const auto sizes = [&] {
+    std::vector<Count> list;
+    for (const Bucket& b : cut_into_buckets(ddp, leaves)) list.push_back(b.elements);
+    return list;
+  };
+  EXPECT_THAT(sizes(), ElementsAre(1'048'576u, 7'340'032u, 2'097'152u));
+  ddp.first_iteration = true;
+  EXPECT_THAT(sizes(), ElementsAre(10'485'760u));
 }
 
 }  // namespace
