@@ -12,15 +12,14 @@ inline constexpr ProfileSetting kMegatron08[] = {
     {"pipeline", "megatron-0.8",
      "pipeline_parallel/schedules.py: as many microbatches as ranks are all warm-up"},
     {"moe_probs", "none", "transformer/moe/token_dispatcher.py: weights are applied at the source"},
-    {"moe_counts", "none", "not predicted"},
+    {"moe_counts", "all_gather", "transformer/moe/token_dispatcher.py, preprocess: over ep"},
     {"grad_norm", "none", "not predicted"},
     {"loss_scaling", "none", "not predicted"},
     {"step_statistics", "none", "training/training.py: not in 0.8"},
     {"loss_logging", "none", "not predicted"},
 };
 inline constexpr std::string_view kMegatron08Unlisted =
-    "the scalars of a step (overflow, gradient norm, logged loss) and, of layers with experts, the "
-    "exchanged token counts and the load-balancing loss";
+    "the scalars of a step (overflow, gradient norm, logged loss)";
 
 // torchtitan, with PyTorch 2.6 below it.
 inline constexpr ProfileSetting kTorchtitan[] = {
