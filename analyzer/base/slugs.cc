@@ -54,6 +54,8 @@ constexpr Slug kSlugs[] = {
     {"unknown-p2p", model, "messages are launched \"single\" or \"batched\""},
     {"unknown-reduction", model, "gradients are reduced by \"mean\" or \"sum\""},
     {"unknown-interval", model, "gradients are reduced every \"step\" or \"microbatch\""},
+    {"unknown-limit", model, "a bucket closes when it has \"reached\" its limit, or \"before\""},
+    {"unknown-order", model, "buckets are filled in the order \"ready\" or \"parameters\""},
     {"unknown-conversions", model, "a switch: \"shared\" or \"per_consumer\""},
     {"unknown-accumulate", model, "a switch: \"first\" or \"per_consumer\""},
     {"unknown-partial", model, "a switch: \"eager\" or \"lazy\""},
