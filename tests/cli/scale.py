@@ -104,7 +104,7 @@ def check_modules(summary, of_stage):
     sums = defaultdict(lambda: [0, 0, 0, 0])
     for row in summary["modules"]:
         for c in row["calls"]:
-            ways = len(row["numbers"]) or len(row["stages"])
+            ways = len(row["numbers"]) or len(row["stages"]) or len(of_stage)  # of no stage: on all
             n = ways * row["times"] * c["calls"]
             wire = 0 if c["op"] == "recv" else c["wire_bytes"]
             add = (n, n * c["input_bytes"], n * c["output_bytes"], n * wire)
