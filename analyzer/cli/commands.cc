@@ -1,6 +1,9 @@
 // The commands that analyze a model and report on the result.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "analyzer/analyze.h"
@@ -117,12 +120,36 @@ void draw_graph(const Program& program, ReportOptions& options) {
     options.graph_missing = e.what();
   } catch (const TooMuchToDraw& e) {
     options.graph_missing = e.diagnostics().front().found;
+  } catch (const DrawingFailed& e) {
+    options.graph_missing = e.what();
   }
 }
 
+// Collectives of the framework belong to no op of the graph, so no picture of it has them.
+std::string not_drawn(const Program& program) {
+  std::map<std::string_view, int> kinds;
+  const auto look = [&](const Event& e) {
+    if (e.value < 0) ++kinds[info(e.op).name];
+  };
+  for (const Stage& stage : program.stages)
+    for (const Segment* segment : {&stage.forward, &stage.backward})
+      for (const Segment::Item& item : segment->items) look(item.event);
+  for (const Event& e : program.after) look(e);
+  std::string text;
+  for (const auto& [kind, count] : kinds)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, kind);
+  return text;
+}
+
 int run_render(const Arguments& arguments, std::ostream& out, std::ostream& err) {
-  if (arguments.format != "html") return run_report("render", arguments, out);
   const Program program = analyze(load_operand(arguments));
+  if (const std::string left_out = not_drawn(program); !left_out.empty())
+    err << "remark: of the framework and of no op, so not in the picture: " << left_out
+        << "; predict lists them\n";
+  if (arguments.format != "html") {
+    write_report("render", program, arguments, out);
+    return kOk;
+  }
   ReportOptions options = options_of(arguments);
   draw_graph(program, options);
   if (!options.graph_missing.empty())

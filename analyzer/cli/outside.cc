@@ -141,7 +141,7 @@ std::string run_through(std::string_view command, const std::string& input, int 
     throw TooMuchToDraw("shape2trace",
                         {{"--format", fmt::format("{} took longer than {} s", name, seconds), "",
                           "Draw less with --layers, --phase, --axis or --rank.", "too-slow"}});
-  if (!child.succeeded()) throw Fault(fmt::format("{} failed on what we gave it", command));
+  if (!child.succeeded()) throw DrawingFailed(fmt::format("{} failed on what we gave it", command));
   return output;
 }
 

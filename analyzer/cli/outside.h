@@ -7,13 +7,22 @@
 #include <string>
 #include <string_view>
 
+#include "analyzer/base/diagnostics.h"
+
 namespace s2t {
+
+// An outside program that refused what we gave it; a page does without its picture.
+class DrawingFailed : public Fault {
+ public:
+  using Fault::Fault;
+};
 
 // The file that the shell would start; "" if none.
 std::string find_program(std::string_view name);
 
 // What `command` ("dot -Tsvg", words without quotes) writes when it reads `input`. Throws Absent if
-// it is not installed, TooMuchToDraw (slug too-slow) after `seconds`, Fault if it fails.
+// it is not installed, TooMuchToDraw (slug too-slow) after `seconds`, DrawingFailed if it
+// fails.
 std::string run_through(std::string_view command, const std::string& input, int seconds = 20);
 
 }  // namespace s2t

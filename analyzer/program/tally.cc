@@ -269,6 +269,14 @@ Rows rows_of(const Tally& tally, const Grouping& grouping, const RankClass& c) {
   return rows;
 }
 
+bool alike(const SummaryRow& a, const SummaryRow& b) {
+  const auto key = [](const SummaryRow& r) {
+    return std::tuple(r.phase, r.family, r.op, r.dtype, r.owner, r.calls, r.min_input_bytes,
+                      r.max_input_bytes, r.input_bytes, r.output_bytes, r.wire_bytes);
+  };
+  return key(a) == key(b);
+}
+
 }  // namespace
 
 Occurrences count_actions(const Program& program) {
@@ -378,6 +386,17 @@ std::vector<SummaryRow> summarize(const Program& program, const Selection& selec
   std::vector<SummaryRow> rows;
   for (const auto& [key, row] : all) rows.push_back(row);
   return rows;
+}
+
+std::vector<StageRows> merge_stages(const std::vector<SummaryRow>& rows) {
+  std::vector<StageRows> merged;
+  for (const SummaryRow& row : rows) {
+    auto same = std::find_if(merged.begin(), merged.end(),
+                             [&](const StageRows& m) { return alike(m.row, row); });
+    if (same == merged.end()) same = merged.insert(merged.end(), {row, {}});
+    if (row.stage) same->stages.push_back(*row.stage);
+  }
+  return merged;
 }
 
 }  // namespace s2t

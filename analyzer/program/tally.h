@@ -76,4 +76,11 @@ struct SummaryRow {
 std::vector<SummaryRow> summarize(const Program& program, const Selection& selection = {},
                                   By by = By::operation);
 
+// Rows that several stages have alike, each once, with these stages ascending.
+struct StageRows {
+  SummaryRow row;
+  std::vector<int64_t> stages;
+};
+std::vector<StageRows> merge_stages(const std::vector<SummaryRow>& rows);
+
 }  // namespace s2t

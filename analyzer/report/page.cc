@@ -45,11 +45,11 @@ std::string section(std::string_view id, std::string_view title, const std::stri
 
 std::string summary(const Program& program) {
   std::vector<std::vector<Cell>> rows;
-  for (const SummaryRow& r : summarize(program))
+  for (const auto& [r, stages] : merge_stages(summarize(program)))
     rows.push_back({{std::string(to_string(r.phase))},
                     {std::string(info(r.op).name)},
                     {program.families[r.family].name},
-                    {r.stage ? std::to_string(*r.stage) : ""},
+                    {ranges(stages, program.pipeline_ranks)},
                     {std::string(info(r.dtype).name)},
                     {amount(r.calls), true},
                     {amount(r.input_bytes), true},

@@ -19,8 +19,8 @@ nav a{margin-right:16px;color:var(--mark)}
 a:focus-visible,button:focus-visible,input:focus-visible,select:focus-visible,
 [tabindex]:focus-visible{outline:3px solid var(--mark);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.9rem}
-th,td{text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top;
-overflow-wrap:anywhere}
+section{overflow-x:auto}
+th,td{text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap}
 th button{all:unset;cursor:pointer;font-weight:600}
 th[aria-sort=ascending] button::after{content:" \2191"}
@@ -37,6 +37,7 @@ touch-action:none}
 #graph svg{transform-origin:0 0}
 #graph svg .graph>polygon{fill:none;stroke:none}
 #graph svg text{fill:var(--fg)}
+#graph svg .cluster path,#graph svg .cluster polygon{fill:none;stroke:var(--dim)}
 #graph svg .op polygon{fill:var(--cell);stroke:var(--dim)}
 #graph svg .edge path{stroke:var(--dim)}
 #graph svg .edge polygon{stroke:var(--dim);fill:var(--dim)}
@@ -78,10 +79,12 @@ let order = {key: "id", down: false}, limit = step;
 
 function matching() {
   const word = $("find").value.toLowerCase(), rank = $("of-rank").value;
+  const issued = e => rank === "" ||
+    (/^\d+$/.test(rank) && Number(rank) < data.world && issues(e, Number(rank)));
   const picked = ["phase", "op", "family"].map(key => [key, $("of-" + key).value]);
   return data.events.filter(e =>
     picked.every(([key, value]) => value === "" || e[key] === value) &&
-    (rank === "" || issues(e, Number(rank))) &&
+    issued(e) &&
     (word === "" || [e.tensor, e.node, e.module, e.why].some(t => t.toLowerCase().includes(word))));
 }
 
@@ -158,7 +161,7 @@ function showRank() {
     const sum = sums.get(key) ?? {calls: 0, input: 0, wire: 0};
     sum.calls += e.repeat;
     sum.input += e.input * e.repeat;
-    sum.wire += e.op === "recv" ? 0 : e.wire * e.repeat;
+    sum.wire += e.wire * e.repeat;
     sums.set(key, sum);
   }
   const body = $("rank-calls");

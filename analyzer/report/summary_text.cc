@@ -17,31 +17,6 @@ namespace {
 constexpr auto kRight = Column::Kind::right;
 constexpr auto kFlexible = Column::Kind::flexible;
 
-bool alike(const SummaryRow& a, const SummaryRow& b) {
-  const auto key = [](const SummaryRow& r) {
-    return std::tuple(r.phase, r.family, r.op, r.dtype, r.owner, r.calls, r.min_input_bytes,
-                      r.max_input_bytes, r.input_bytes, r.output_bytes, r.wire_bytes);
-  };
-  return key(a) == key(b);
-}
-
-struct StageRows {
-  SummaryRow row;
-  std::vector<int64_t> stages;
-};
-
-// Stages that issue the same share one line.
-std::vector<StageRows> merge_stages(const std::vector<SummaryRow>& rows) {
-  std::vector<StageRows> merged;
-  for (const SummaryRow& row : rows) {
-    auto same = std::find_if(merged.begin(), merged.end(),
-                             [&](const StageRows& m) { return alike(m.row, row); });
-    if (same == merged.end()) same = merged.insert(merged.end(), {row, {}});
-    if (row.stage) same->stages.push_back(*row.stage);
-  }
-  return merged;
-}
-
 std::string span(Count least, Count most) {
   return least == most ? commas(most) : commas(least) + "-" + commas(most);
 }
