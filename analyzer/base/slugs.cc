@@ -124,6 +124,7 @@ constexpr Slug kSlugs[] = {
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
     {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},
     {"flags-not-predicted", remark, "flags of a launch file whose effect is not predicted"},
+    {"remote-code", remark, "a config.json whose model brings its own code"},
     {"implausible-width", remark, "a feed-forward width that no published model has"},
     {"partial-gradient", remark, "a gradient stays a per-rank term that nothing reduces"},
     {"unused-parameter", remark, "a trainable parameter that no gradient reaches"},

@@ -162,6 +162,16 @@ void remark_width(Architecture& a) {
                      a.ffn, a.hidden)});
 }
 
+void remark_code(JsonObject& config, Architecture& a) {
+  if (config.nullable("auto_map"))
+    a.remarks.push_back(
+        {"remote-code",
+         fmt::format(
+             "\"auto_map\" names code that comes with the model: it is read as the class of "
+             "{} would read it, and what that code does otherwise is not known",
+             s2t::quoted(a.family))});
+}
+
 std::string name_of(JsonObject& config, const std::string& file) {
   for (const char* key : {"_name_or_path", "name"})
     if (const JsonCursor at = config.nullable(key); at.is(JsonKind::string) && at.string() != "")
@@ -199,6 +209,7 @@ std::optional<Architecture> read_hf_config(const JsonCursor& root) {
   a.family = family->type;
   a.name = name_of(config, root.sink().file());
   a.tied = config.nullable("tie_word_embeddings").boolean().value_or(family->tied);
+  remark_code(config, a);
   if (const JsonCursor nested = config.nullable("text_config")) {
     JsonObject text = nested.object();
     if (const auto tied = text.nullable("tie_word_embeddings").boolean()) a.tied = *tied;

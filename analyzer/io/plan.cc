@@ -246,9 +246,9 @@ Plan resolved(Plan plan, const Architecture& a) {
   if (plan.dp == 0) plan.dp = plan.world && *plan.world % replica == 0 ? *plan.world / replica : 1;
   if (plan.layers_per_chunk > 0 && a.layers % (plan.pp * plan.layers_per_chunk) == 0)
     plan.vpp = a.layers / (plan.pp * plan.layers_per_chunk);
-  if (plan.stage_layers.empty() && (plan.first_layers > 0 || plan.last_layers > 0))
-    plan.stage_layers = with_ends(plan, a.layers);
-  if (plan.stage_layers.empty() && a.layers % (plan.pp * plan.vpp) == 0)
+  const bool own_ends = plan.first_layers > 0 || plan.last_layers > 0;
+  if (plan.stage_layers.empty() && own_ends) plan.stage_layers = with_ends(plan, a.layers);
+  if (plan.stage_layers.empty() && !own_ends && a.layers % (plan.pp * plan.vpp) == 0)
     plan.stage_layers.assign(static_cast<size_t>(plan.pp * plan.vpp),
                              a.layers / (plan.pp * plan.vpp));
   return plan;

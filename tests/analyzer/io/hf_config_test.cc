@@ -127,6 +127,14 @@ TEST(HfConfig, NullKeyValueHeadsMeanOnePerHeadAndAbsentOnesTheDefaultOfTheClass)
   EXPECT_EQ(parse_hf_config(start + R"(, "num_key_value_heads": null})").kv_heads, 16);
 }
 
+TEST(HfConfig, CodeThatComesWithTheModelIsRemarked) {
+  const Architecture a = parse_hf_config(R"({"model_type": "mistral", "hidden_size": 64,
+    "num_hidden_layers": 1, "intermediate_size": 128, "num_attention_heads": 16, "vocab_size": 10,
+    "auto_map": {"AutoConfig": "configuration_x.XConfig"}})");
+  ASSERT_EQ(a.remarks.size(), 1u);
+  EXPECT_EQ(a.remarks[0].slug, "remote-code");
+}
+
 TEST(HfConfig, AGatedWidthOfFourTimesTheHiddenSizeIsRemarked) {
   const Architecture a = parse_hf_config(R"({"name": "llama-65b", "num_layers": 80, "n_head": 64,
     "hidden_dim": 8192, "vocab_size": 32000, "ffn_embed_dim": 32768, "model_type": "llama"})");

@@ -102,6 +102,17 @@ TEST(MegatronPipeline, EndsMayHoldFewerLayers) {
   EXPECT_THAT(refusals(dense(126, 64, 8), plan), Contains(HasSubstr("126 layers do not divide")));
 }
 
+// 32 layers divide into 4 stages, but not with 3 on the first: never quietly 8 on each.
+TEST(MegatronPipeline, EndsThatLeaveNoEqualRestAreRefused) {
+  Plan plan;
+  plan.pp = 4;
+  plan.seq = 128;
+  plan.first_layers = 3;
+  EXPECT_TRUE(resolved(plan, dense(32, 64, 8)).stage_layers.empty());
+  EXPECT_THAT(refusals(dense(32, 64, 8), plan),
+              Contains(HasSubstr("--first-layers: 29 layers are left for 3 pipeline ranks")));
+}
+
 TEST(MegatronRanks, TwoOrdersOfTheSameDegrees) {
   Plan plan = plan_of(2, 128, false);
   plan.pp = plan.dp = 2;
