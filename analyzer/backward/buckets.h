@@ -1,5 +1,4 @@
-// Gradients of parameters as they wait to be synchronised, and the flat buckets that are sent
-// together.
+// The flat buckets in which gradients are sent together.
 //
 // Known here: the order in which gradients are taken and when a bucket closes (PyTorch's
 // reducer.cpp, compute_bucket_assignment_by_size; DeepSpeed's stage_1_and_2.py,
@@ -8,24 +7,9 @@
 
 #include <vector>
 
-#include "analyzer/graph/graph.h"
+#include "analyzer/backward/gradient_leaves.h"
 
 namespace s2t {
-
-// One parameter on one stage, with the gradient that arrived there.
-struct GradientLeaf {
-  TensorId parameter;
-  int stage = 0;
-  Layout gradient;
-  Layout wanted;              // the parameter's own layout
-  AtomSet data = 0;           // reduced by the synchronisation, partial here
-  AtomSet model = 0;          // model axes of the global convention, partial here
-  OpId ready;                 // op after whose backward it is complete
-  DType dtype = DType::f32;   // reduced in this type
-  DType stored = DType::f32;  // the parameter's
-  Shape local;                // of the gradient on one rank
-  bool tied = false;          // the parameter lives on several stages
-};
 
 struct Bucket {
   std::vector<GradientLeaf> leaves;

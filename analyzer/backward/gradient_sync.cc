@@ -23,10 +23,12 @@ Shape flat(Count n) {
 class SyncPlanner {
  public:
   SyncPlanner(const Graph& graph, const Backward& backward)
-      : graph_(graph), backward_(backward), decl_(graph.sync) {}
+      : graph_(graph),
+        backward_(backward),
+        decl_(graph.sync),
+        leaves_(gradient_leaves(graph, backward)) {}
 
   Sync plan() {
-    collect();
     if (decl_.tied_first) reduce_tied();
     switch (decl_.kind) {
       case SyncKind::none:
@@ -59,86 +61,6 @@ class SyncPlanner {
   }
 
  private:
-  // --- what has to be reduced --------------------------------------------------------------------
-
-  void collect() {
-    for (const TensorId p : parameters_of(graph_)) {
-      std::map<int64_t, size_t> held;  // by pipeline rank, which holds one copy: its leaf
-      for (const int stage : stages_of(graph_, p))
-        for (const Contribution& arrived : backward_.leaf_gradients[p.at()])
-          if (first_source({arrived}, stage).valid()) {
-            const auto [at, fresh] = held.emplace(pipeline_rank(stage), leaves_.size());
-            if (fresh)
-              leaves_.push_back(leaf_of(p, stage, arrived.layout));
-            else
-              check_alike(leaves_[at->second], stage, arrived.layout);
-          }
-    }
-  }
-
-  int64_t pipeline_rank(int stage) const {
-    const auto atom = graph_.mesh.pipeline_atom();
-    return atom ? stage % graph_.mesh.atom(*atom).size : 0;
-  }
-
-  // What a rank adds up locally and reduces once has one layout, and belongs to one stage.
-  void check_alike(const GradientLeaf& leaf, int stage, const Layout& other) const {
-    const std::string name = quoted(graph_.value(leaf.parameter).name);
-    if (stage != leaf.stage)
-      refuse(leaf, "shared-by-chunks",
-             fmt::format("parameter {} is used by stages {} and {}, chunks of one pipeline rank",
-                         name, leaf.stage, stage),
-             "a parameter of one chunk", "Give each chunk a parameter of its own.");
-    if (other != leaf.gradient)
-      refuse(
-          leaf, "two-gradient-layouts",
-          fmt::format("the gradient of {} arrives as {} from one op and as {} from another", name,
-                      to_string(leaf.gradient, graph_.mesh), to_string(other, graph_.mesh)),
-          "one layout", "Pin what these ops read so that they use the parameter alike.");
-  }
-
-  [[noreturn]] void refuse(const GradientLeaf& leaf, const std::string& slug,
-                           const std::string& found, const std::string& expected,
-                           const std::string& advice) const {
-    throw UserError(graph_.file,
-                    {{graph_.value(leaf.parameter).pointer, found, expected, advice, slug}});
-  }
-
-  // The last op of a stage whose backward adds to a gradient: the first in forward order.
-  OpId first_source(const std::vector<Contribution>& arrived, int stage) const {
-    OpId first;
-    for (const Contribution& c : arrived)
-      for (const OpId op : c.sources)
-        if (graph_.op(op).stage == stage && (!first.valid() || op < first)) first = op;
-    return first;
-  }
-
-  GradientLeaf leaf_of(TensorId p, int stage, const Layout& gradient) const {
-    const Value& v = graph_.value(p);
-    GradientLeaf leaf{p,
-                      stage,
-                      gradient,
-                      v.layout,
-                      0,
-                      0,
-                      {},
-                      decl_.dtype.value_or(v.dtype),
-                      v.dtype,
-                      local_shape(v.shape, v.layout, graph_.mesh),
-                      stages_of(graph_, p).size() > 1};
-    const AtomSet allowed = sync_atoms(graph_, p);
-    for (size_t i = 0; i < graph_.atoms(); ++i) {
-      const AtomIndex a(i);
-      if (!gradient[a].is_partial() || graph_.mesh.atom(a).size == 1) continue;
-      if (contains(allowed, a))
-        leaf.data |= atom_bit(a);
-      else if (!graph_.per_rank[i])
-        leaf.model |= atom_bit(a);
-    }
-    leaf.ready = first_source(backward_.leaf_gradients[p.at()], stage);
-    return leaf;
-  }
-
   // --- one call each -----------------------------------------------------------------------------
 
   SyncCall call_for(const GradientLeaf& leaf, SyncCall::Purpose purpose, Collective op,
@@ -463,10 +385,11 @@ class SyncPlanner {
     std::set<TensorId> done;
     for (const GradientLeaf& leaf : leaves_) {
       std::set<int64_t> ranks;
-      for (const int stage : stages_of(graph_, leaf.parameter)) ranks.insert(pipeline_rank(stage));
+      for (const int stage : stages_of(graph_, leaf.parameter))
+        ranks.insert(pipeline_rank(graph_, stage));
       if (ranks.size() < 2 || !done.insert(leaf.parameter).second) continue;
       if (decl_.kind == SyncKind::fsdp)
-        refuse(leaf, "tied-fsdp",
+        refuse(graph_, leaf, "tied-fsdp",
                fmt::format("parameter {} is used on several pipeline ranks, and fsdp shards it on "
                            "each",
                            quoted(graph_.value(leaf.parameter).name)),
@@ -492,30 +415,6 @@ class SyncPlanner {
 
 Sync plan_gradient_sync(const Graph& graph, const Backward& backward) {
   return SyncPlanner(graph, backward).plan();
-}
-
-std::vector<TensorId> parameters_of(const Graph& graph) {
-  std::vector<TensorId> list;
-  for (size_t v = 0; v < graph.values.size(); ++v)
-    if (graph.values[v].parameter) list.push_back(TensorId(v));
-  return list;
-}
-
-std::vector<int> stages_of(const Graph& graph, TensorId parameter) {
-  std::vector<int> stages;
-  for (const Use& use : graph.value(parameter).uses) stages.push_back(graph.op(use.op).stage);
-  std::sort(stages.begin(), stages.end());
-  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
-  return stages;
-}
-
-AtomSet sync_atoms(const Graph& graph, TensorId parameter) {
-  AtomSet atoms = 0;
-  if (graph.value(parameter).expert) return graph.mesh.expert_data_atoms();
-  if (graph.sync.axes.empty()) return graph.data_atoms;
-  for (const std::string& name : graph.sync.axes)
-    if (const Axis* axis = graph.mesh.find(name)) atoms |= axis->atoms;
-  return atoms;
 }
 
 }  // namespace s2t

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/backward/derive.h"
+#include "analyzer/backward/gradient_leaves.h"
 
 namespace s2t {
 
@@ -53,12 +53,5 @@ struct Sync {
 };
 
 Sync plan_gradient_sync(const Graph& graph, const Backward& backward);
-
-// Parameters in model order; stages that use one, ascending.
-std::vector<TensorId> parameters_of(const Graph& graph);
-std::vector<int> stages_of(const Graph& graph, TensorId parameter);
-
-// Atoms over which a parameter's gradient is to be reduced by this layer.
-AtomSet sync_atoms(const Graph& graph, TensorId parameter);
 
 }  // namespace s2t

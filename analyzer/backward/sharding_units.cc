@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "analyzer/backward/gradient_sync.h"
+#include "analyzer/backward/gradient_leaves.h"
 
 namespace s2t {
 namespace {
