@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "analyzer/base/text.h"
 #include "analyzer/io/model_sections.h"
@@ -265,6 +266,20 @@ std::vector<std::string> read_axes(const JsonCursor& at, const KnownAxes& known)
   return names;
 }
 
+namespace {
+
+// Whether every axis and part has a name of its own, whatever else is wrong.
+bool all_named(const JsonCursor& at, const std::vector<AxisDecl>& axes) {
+  std::set<std::string> names{""};
+  const auto is_own = [&](const AxisDecl& axis) { return names.insert(axis.name).second; };
+  return !axes.empty() && axes.size() == at.elements().size() &&
+         std::all_of(axes.begin(), axes.end(), [&](const AxisDecl& axis) {
+           return is_own(axis) && std::all_of(axis.parts.begin(), axis.parts.end(), is_own);
+         });
+}
+
+}  // namespace
+
 MeshDecl read_mesh(const JsonCursor& at, KnownAxes& known) {
   JsonObject object = at.object();
   MeshDecl mesh;
@@ -273,12 +288,13 @@ MeshDecl read_mesh(const JsonCursor& at, KnownAxes& known) {
   const JsonCursor axes = object.required("axes");
   mesh.axes = read_axis_list(axes);
   apply_order(object.optional("order"), mesh.axes);
-  mesh.expert_axes = read_axis_list(object.optional("expert_axes"));
+  const JsonCursor expert = object.optional("expert_axes");
+  mesh.expert_axes = read_axis_list(expert);
   apply_order(object.optional("expert_order"), mesh.expert_axes);
   const JsonCursor world = object.optional("world");
   mesh.world = world.integer(1, kMostRanks);
   gather_known(mesh, known, at.sink());
-  known.complete = axes && at.sink().reported() == before;
+  known.complete = all_named(axes, mesh.axes) && (!expert || all_named(expert, mesh.expert_axes));
   mesh.group_order = read_axes(object.optional("group_order"), known);
   if (!known.complete || at.sink().reported() > before) return mesh;
   if (mesh.world && *mesh.world != capped_product(mesh.axes))

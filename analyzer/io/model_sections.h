@@ -34,7 +34,7 @@ struct KnownAxis {
 
 struct KnownAxes {
   std::vector<KnownAxis> rows;
-  bool complete = true;  // false: the mesh is wrong, so an unknown name is no mistake of its own
+  bool complete = true;  // false: some could not be read, so an unknown one is no mistake
 
   const KnownAxis* find(const std::string& name) const;
   std::vector<std::string> names() const;

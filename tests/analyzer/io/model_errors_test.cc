@@ -396,6 +396,13 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Training, InMlp,
     testing::Values(
+        // A wrong kind does not hide a wrong name.
+        Mistake{
+            kTp,
+            R"json({"name": "tp", "size": 2, "kind": "modl"}], "group_order": ["tp", "q"])json",
+            "/mesh/axes/1/kind: unknown kind \"modl\"; expected one of \"model\", \"data\", "
+            "\"pipeline\". Did you mean \"model\"? [unknown-kind]\n/mesh/group_order/1: unknown "
+            "axis \"q\"; expected one of \"dp\", \"tp\". [unknown-axis]"},
         Mistake{kLoss, R"json("gradient_sync": {"kind": "per_parameter", "axes": []})json",
                 "/gradient_sync/axes: no axis; expected at least one. Leave the key out for all "
                 "data axes, or say \"kind\": \"none\". [sync-axes]"},
