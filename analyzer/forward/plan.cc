@@ -44,7 +44,7 @@ class ForwardPlanner {
       out_.layouts[op.outputs[r].at()] = plan.result_ports[r];
       const Value& v = graph_.value(op.outputs[r]);
       check_divides(v.shape, plan.result_ports[r], v.uneven || v.routing.has_value(), graph_.mesh,
-                    v.pointer, diagnostics_);
+                    v.pointer, nullptr, diagnostics_);
       check_routed(v, plan.result_ports[r]);
     }
     if (op.is("moe_dispatch")) resolve_routing(op, plan);
@@ -63,7 +63,7 @@ class ForwardPlanner {
     const Value& v = graph_.value(value);
     const Op& op = graph_.op(consumer);
     if (refuse_other_combiner(op, v, from, to)) return -1;
-    check_divides(v.shape, to, v.uneven || v.routing.has_value(), graph_.mesh, op.pointer,
+    check_divides(v.shape, to, v.uneven || v.routing.has_value(), graph_.mesh, op.pointer, nullptr,
                   diagnostics_);
     c.steps = plan_conversion(graph_, value, from, to);
     check_even(op, v, c.steps);

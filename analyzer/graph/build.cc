@@ -149,7 +149,8 @@ class Builder {
       if (stated[i]) place(t, v, AtomIndex(i), *stated[i]);
     for (const LayoutDecl::Entry& e : t.layout->entries)
       if (const Axis* axis = graph_.mesh.find(e.axis)) v.expert |= axis->expert;
-    check_divides(v.shape, v.layout, v.uneven, graph_.mesh, t.layout->pointer, diagnostics_);
+    check_divides(v.shape, v.layout, v.uneven, graph_.mesh, t.layout->pointer, &*t.layout,
+                  diagnostics_);
   }
 
   void place(const TensorDecl& t, Value& v, AtomIndex atom, const Placement& stated) {

@@ -61,7 +61,7 @@ std::vector<std::optional<Placement>> read_layout(const LayoutDecl& decl, const 
 }
 
 void check_divides(const Shape& shape, const Layout& layout, bool uneven, const Mesh& mesh,
-                   const std::string& pointer, Diagnostics& diagnostics) {
+                   const std::string& pointer, const LayoutDecl* stated, Diagnostics& diagnostics) {
   for (size_t d = 0; d < shape.size(); ++d) {
     const AtomSet set = layout.sharding(static_cast<int>(d));
     const int64_t n = mesh.size(set);
@@ -69,7 +69,11 @@ void check_divides(const Shape& shape, const Layout& layout, bool uneven, const 
     const Family family = mesh.family_of(set);
     const bool one_axis = family.axes.size() == 1;
     if (uneven && one_axis) continue;
-    diagnostics.add({one_axis ? pointer + "/" + family.name : pointer,
+    const std::string* blamed = &pointer;
+    if (stated)
+      for (const LayoutDecl::Entry& e : stated->entries)
+        if (e.axis == family.name) blamed = &e.pointer;
+    diagnostics.add({*blamed,
                      fmt::format("axis {} (size {}) does not divide dim {} (size {})",
                                  quoted(family.name), n, d, shape[d]),
                      fmt::format("a multiple of {}", n),

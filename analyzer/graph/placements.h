@@ -20,8 +20,8 @@ std::vector<std::optional<Placement>> read_layout(const LayoutDecl& decl, const 
                                                   size_t dims, Diagnostics& diagnostics);
 
 // Reports every axis that does not divide the dim it shards (unless `uneven`, where one axis may
-// leave a rest). `pointer_of(axis name)` names the place to blame.
+// leave a rest). To blame is the axis in `stated`, where a layout is stated, else `pointer`.
 void check_divides(const Shape& shape, const Layout& layout, bool uneven, const Mesh& mesh,
-                   const std::string& pointer, Diagnostics& diagnostics);
+                   const std::string& pointer, const LayoutDecl* stated, Diagnostics& diagnostics);
 
 }  // namespace s2t

@@ -63,6 +63,18 @@ TEST(Mistakes, AxisThatDoesNotDivideADim) {
             "");
 }
 
+TEST(Mistakes, AxisThatDoesNotDivideWhatAnOpMakes) {
+  EXPECT_EQ(
+      found(
+          kMlp,
+          {{"[1024, 512]", "[1536, 512]"},
+           {"[512, 1024]", "[512, 1536]"},
+           {R"json({"op": "gelu", "inputs": ["h"], "output": "a"})json",
+            R"json({"op": "gelu", "inputs": ["h"], "output": "a"}, {"op": "reshape", "inputs": ["a"], "output": "c", "rule": "x[s (n d)] -> y[s n d]", "sizes": {"n": 3}})json"}}),
+      "m.json: /ops/2: axis \"tp\" (size 2) does not divide dim 1 (size 3); expected a multiple of "
+      "2. Pad the dim, change the axis, or say \"uneven\": \"ceil\". [indivisible]");
+}
+
 TEST(Mistakes, PartialIntoANonlinearOpWhereRedistributionIsExplicit) {
   EXPECT_EQ(
       found(kMlp, {{R"json("loss": "loss")json",
