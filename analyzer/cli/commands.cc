@@ -128,13 +128,9 @@ void draw_graph(const Program& program, ReportOptions& options) {
 // Collectives of the framework belong to no op of the graph, so no picture of it has them.
 std::string not_drawn(const Program& program) {
   std::map<std::string_view, int> kinds;
-  const auto look = [&](const Event& e) {
+  for_each_kept_event(program, [&](const Event& e) {
     if (e.value < 0) ++kinds[info(e.op).name];
-  };
-  for (const Stage& stage : program.stages)
-    for (const Segment* segment : {&stage.forward, &stage.backward})
-      for (const Segment::Item& item : segment->items) look(item.event);
-  for (const Event& e : program.after) look(e);
+  });
   std::string text;
   for (const auto& [kind, count] : kinds)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, kind);

@@ -167,4 +167,14 @@ struct Program {
   std::optional<Timeline> timeline;  // unit costs; only with a pipeline
 };
 
+// Visits each event that a program keeps, as often as it is kept: of all stages, forward and
+// backward, then those behind the last backward. Messages between stages are not among them.
+template <class Visit>
+void for_each_kept_event(const Program& program, const Visit& visit) {
+  for (const Stage& stage : program.stages)
+    for (const Segment* segment : {&stage.forward, &stage.backward})
+      for (const Segment::Item& item : segment->items) visit(item.event);
+  for (const Event& e : program.after) visit(e);
+}
+
 }  // namespace s2t

@@ -87,13 +87,9 @@ class Marker {
 
   // A bucket may hold one parameter only: what counts is that others of its kind hold several.
   void find_buckets() {
-    const auto look = [this](const Event& e) {
+    for_each_kept_event(program_, [this](const Event& e) {
       if (e.members.size() > 1) bucketed_.insert(kind(e));
-    };
-    for (const Stage& stage : program_.stages)
-      for (const Segment* segment : {&stage.forward, &stage.backward})
-        for (const Segment::Item& item : segment->items) look(item.event);
-    for (const Event& e : program_.after) look(e);
+    });
   }
 
   // The two ends of a border list their messages in the same order.
