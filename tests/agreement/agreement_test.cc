@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <sstream>
 
-#include "analyzer/cli/verification.h"
 #include "analyzer/io/model_json.h"
+#include "tests/agreement/on_host.h"
 
 namespace s2t {
 namespace {
@@ -34,13 +33,7 @@ std::string stem(const testing::TestParamInfo<std::string>& of) {
 class EveryModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryModel, RunsAsPredicted) {
-  VerifyOptions options;
-  options.backend = find_backend("host");
-  const Verification v = verify(load_model(S2T_SOURCE_DIR "/" + GetParam()), options);
-  std::ostringstream text;
-  write_text(v, text);
-  EXPECT_TRUE(v.match()) << text.str();
-  EXPECT_FALSE(v.observed.empty());
+  expect_as_predicted(load_model(S2T_SOURCE_DIR "/" + GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models_in("models", {})), stem);

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <sstream>
 
-#include "analyzer/cli/verification.h"
 #include "analyzer/io/transformer.h"
+#include "tests/agreement/on_host.h"
+#include "tests/analyzer/io/architectures.h"
 
 namespace s2t {
 namespace {
@@ -25,15 +25,9 @@ struct Case {
 };
 
 Architecture llama() {
-  Architecture a;
-  a.family = a.name = "llama";
-  a.layers = 2;
-  a.hidden = 16;
-  a.heads = 4;
+  Architecture a = dense(2, 16, 4);
   a.kv_heads = 2;
-  a.head_dim = 4;
   a.ffn = 24;
-  a.gated = true;
   a.vocab = 24;
   return a;
 }
@@ -49,13 +43,10 @@ Architecture mixtral() {
 }
 
 Architecture gpt2() {
-  Architecture a = llama();
+  Architecture a = gpt(2, 16, 4);
   a.family = a.name = "gpt2";
-  a.kv_heads = 4;
-  a.norm = Norm::layer;
-  a.gated = false;
-  a.qkv_bias = a.out_bias = a.mlp_bias = a.tied = true;
-  a.positions = Positions::learned;
+  a.ffn = 24;
+  a.vocab = 24;
   a.position_rows = 16;
   return a;
 }
@@ -190,13 +181,7 @@ TEST_P(EveryProfile, RunsAsPredicted) {
   Diagnostics sink("config.json");
   const auto model = build_transformer(GetParam().architecture(), plan, profile, sink);
   sink.throw_if_any();
-  VerifyOptions options;
-  options.backend = find_backend("host");
-  const Verification v = verify(*model, options);
-  std::ostringstream text;
-  write_text(v, text);
-  EXPECT_TRUE(v.match()) << text.str();
-  EXPECT_FALSE(v.observed.empty());
+  expect_as_predicted(*model);
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, EveryProfile, testing::ValuesIn(kCases),

@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <sstream>
 
 #include "analyzer/base/text.h"
-#include "analyzer/cli/verification.h"
 #include "analyzer/io/model_json.h"
+#include "tests/agreement/on_host.h"
 
 namespace s2t {
 namespace {
@@ -131,13 +130,9 @@ class RandomModel {
 enum class Outcome { matches, refused, differs };
 
 Outcome outcome(const std::string& text, std::string& why) {
-  VerifyOptions options;
-  options.backend = find_backend("host");
   try {
-    const Verification v = verify(parse_model(text), options);
-    std::ostringstream out;
-    write_text(v, out);
-    why = out.str();
+    const Verification v = run_on_host(parse_model(text));
+    why = text_of(v);
     return v.match() ? Outcome::matches : Outcome::differs;
   } catch (const UserError& e) {
     why = e.what();

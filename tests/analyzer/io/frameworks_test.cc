@@ -9,6 +9,7 @@
 #include "analyzer/backward/buckets.h"
 #include "analyzer/io/transformer.h"
 #include "analyzer/program/listing.h"
+#include "tests/analyzer/io/architectures.h"
 
 namespace s2t {
 namespace {
@@ -22,25 +23,15 @@ using testing::UnorderedElementsAre;
 using Lines = std::vector<std::string>;
 
 Architecture llama(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
-  Architecture a;
-  a.family = a.name = "llama";
-  a.layers = layers;
-  a.hidden = hidden;
-  a.heads = a.kv_heads = heads;
-  a.head_dim = hidden / heads;
-  a.ffn = 4 * hidden;
-  a.gated = true;
+  Architecture a = dense(layers, hidden, heads);
   a.vocab = vocab;
   return a;
 }
 
 Architecture gpt2(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
-  Architecture a = llama(layers, hidden, heads, vocab);
+  Architecture a = gpt(layers, hidden, heads);
   a.family = "gpt2";
-  a.norm = Norm::layer;
-  a.gated = false;
-  a.qkv_bias = a.out_bias = a.mlp_bias = a.tied = true;
-  a.positions = Positions::learned;
+  a.vocab = vocab;
   a.position_rows = 64;
   return a;
 }

@@ -11,35 +11,11 @@
 
 #include "analyzer/analyze.h"
 #include "analyzer/io/transformer.h"
+#include "tests/analyzer/io/architectures.h"
 
 namespace s2t {
 
 using Counts = std::map<std::string, int>;
-
-// A llama; tests change what they are about.
-inline Architecture dense(int64_t layers, int64_t hidden, int64_t heads) {
-  Architecture a;
-  a.family = a.name = "llama";
-  a.layers = layers;
-  a.hidden = hidden;
-  a.heads = a.kv_heads = heads;
-  a.head_dim = hidden / heads;
-  a.ffn = 4 * hidden;
-  a.gated = true;
-  a.vocab = 51200;
-  return a;
-}
-
-// Layer norms and biases everywhere, learned positions, tied.
-inline Architecture gpt(int64_t layers, int64_t hidden, int64_t heads) {
-  Architecture a = dense(layers, hidden, heads);
-  a.norm = Norm::layer;
-  a.gated = false;
-  a.qkv_bias = a.out_bias = a.mlp_bias = a.tied = true;
-  a.positions = Positions::learned;
-  a.position_rows = 8192;
-  return a;
-}
 
 inline Architecture mixtral(int64_t layers) {
   Architecture a = dense(layers, 4096, 32);
@@ -117,13 +93,9 @@ inline std::vector<std::string> after(const Program& program) {
 // What the framework sends besides, per microbatch, then per step: "tokens tp broadcast 32>32".
 inline std::vector<std::string> calls(const Program& program) {
   std::vector<std::string> lines;
-  const auto add = [&](const Event& e) {
+  for_each_kept_event(program, [&](const Event& e) {
     if (besides(program, e)) lines.push_back(e.tensor + " " + line(program, e));
-  };
-  for (const Stage& stage : program.stages)
-    for (const Segment* segment : {&stage.forward, &stage.backward})
-      for (const Segment::Item& item : segment->items) add(item.event);
-  for (const Event& e : program.after) add(e);
+  });
   return lines;
 }
 
