@@ -35,6 +35,11 @@ const std::vector<Override>& overrides() {
       {.op = "attention",
        .sizes = {{"g", 2}, {"r", 2}, {"s", 8}, {"t", 8}},
        .attributes = {{"causal", true}, {"scale", 0.3}}},
+      {.op = "attention_biased", .sizes = {{"g", 2}, {"r", 2}}, .attributes = {{"causal", true}}},
+      {.op = "attention_biased", .sizes = {{"g", 4}, {"r", 1}}},
+      {.op = "attention_biased", .sizes = {{"g", 1}, {"r", 4}}},
+      {.op = "attention_with_sinks", .sizes = {{"g", 2}, {"r", 4}}},
+      {.op = "attention_with_sinks", .sizes = {{"g", 4}, {"r", 1}}},
       {.op = "ce_rows", .positive = 0},
   };
   return table;

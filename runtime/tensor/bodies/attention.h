@@ -1,5 +1,7 @@
 // Scaled dot-product attention and rotary positions, for
 //   q[b (g r) s h] k[b g t h] v[b g t j] -> o[b (g r) s j]   and   x[b n s h] -> y[b n s h].
+// Scores may have a bias[s t (g r)] added, and a head may have a sink[(g r)]: one more score, of a
+// key whose value is 0.
 //
 // One item per query row, and one per key row for dk and dv, as in the two passes of flash
 // attention: a query item leaves the log-sum-exp of its scores and delta = sum(o do) for the
@@ -22,12 +24,18 @@ S2T_HD T dot(const T* a, const T* b, int64_t n) {
 
 template <class T>
 struct AttentionShape {
-  int64_t r, s, t, h, j;  // b and g are folded: head pair bg = item / (r s)
+  int64_t heads, r, s, t, h, j;  // b and g are folded: head pair bg = item / (r s)
   int64_t first;
   bool causal;
   T scale;
+  const T *bias, *sink;  // either may be null
 
   S2T_HD int64_t pair(int64_t row) const { return row / (r * s); }
+  S2T_HD int64_t head(int64_t row) const { return row / s % heads; }
+  S2T_HD T score(int64_t row, int64_t key, const T* query, const T* keys) const {
+    const T product = scale * dot(query, keys + key * h, h);
+    return bias ? product + bias[(row % s * t + key) * heads + head(row)] : product;
+  }
   S2T_HD int64_t keys(int64_t row) const {
     const int64_t seen = first + row % s + 1;
     return causal && seen < t ? seen : t;
@@ -46,16 +54,16 @@ struct AttentionForward {
     const T* keys = k + a.pair(row) * a.t * a.h;
     const T* values = v + a.pair(row) * a.t * a.j;
     const int64_t n = a.keys(row);
-    T top = a.scale * dot(query, keys, a.h);
-    for (int64_t t = 1; t < n; ++t) {
-      const T score = a.scale * dot(query, keys + t * a.h, a.h);
+    T top = a.sink ? a.sink[a.head(row)] : a.score(row, 0, query, keys);
+    for (int64_t t = 0; t < n; ++t) {
+      const T score = a.score(row, t, query, keys);
       top = score > top ? score : top;
     }
-    T sum = 0;
+    T sum = a.sink ? std::exp(a.sink[a.head(row)] - top) : T(0);
     T* out = o + row * a.j;
     for (int64_t j = 0; j < a.j; ++j) out[j] = 0;
     for (int64_t t = 0; t < n; ++t) {
-      const T p = std::exp(a.scale * dot(query, keys + t * a.h, a.h) - top);
+      const T p = std::exp(a.score(row, t, query, keys) - top);
       sum += p;
       for (int64_t j = 0; j < a.j; ++j) out[j] += p * values[t * a.j + j];
     }
@@ -79,7 +87,7 @@ struct AttentionQueryBackward {
     delta[row] = dot(o + row * a.j, grad, a.j);
     if (!dq) return;
     for (int64_t t = 0; t < a.keys(row); ++t) {
-      const T p = std::exp(a.scale * dot(query, keys + t * a.h, a.h) - lse[row]);
+      const T p = std::exp(a.score(row, t, query, keys) - lse[row]);
       const T ds = p * (dot(grad, values + t * a.j, a.j) - delta[row]) * a.scale;
       for (int64_t h = 0; h < a.h; ++h) dq[row * a.h + h] += ds * keys[t * a.h + h];
     }
@@ -99,13 +107,48 @@ struct AttentionKeyBackward {  // item = (b g) t
       if (t >= a.keys(row)) continue;
       const T* query = q + row * a.h;
       const T* grad = dout + row * a.j;
-      const T p = std::exp(a.scale * dot(query, k + item * a.h, a.h) - lse[row]);
+      const T p = std::exp(a.score(row, t, query, k + pair * a.t * a.h) - lse[row]);
       if (dv)
         for (int64_t j = 0; j < a.j; ++j) dv[item * a.j + j] += p * grad[j];
       const T ds = p * (dot(grad, v + item * a.j, a.j) - delta[row]) * a.scale;
       if (dk)
         for (int64_t h = 0; h < a.h; ++h) dk[item * a.h + h] += ds * query[h];
     }
+  }
+};
+
+template <class T>
+struct AttentionBiasBackward {  // item = (s t) head
+  AttentionShape<T> a;
+  const T *q, *k, *v, *dout, *lse, *delta;
+  T* dbias;
+  int64_t batches;
+
+  S2T_HD void operator()(int64_t item) const {
+    const int64_t head = item % a.heads, t = item / a.heads % a.t, s = item / a.heads / a.t;
+    for (int64_t b = 0; b < batches; ++b) {
+      const int64_t row = (b * a.heads + head) * a.s + s;
+      if (t >= a.keys(row)) continue;
+      const T p = std::exp(a.score(row, t, q + row * a.h, k + a.pair(row) * a.t * a.h) - lse[row]);
+      const T* value = v + (a.pair(row) * a.t + t) * a.j;
+      dbias[item] += p * (dot(dout + row * a.j, value, a.j) - delta[row]);
+    }
+  }
+};
+
+template <class T>
+struct AttentionSinkBackward {  // item = head
+  AttentionShape<T> a;
+  const T *lse, *delta;
+  T* dsink;
+  int64_t batches;
+
+  S2T_HD void operator()(int64_t head) const {
+    for (int64_t b = 0; b < batches; ++b)
+      for (int64_t s = 0; s < a.s; ++s) {
+        const int64_t row = (b * a.heads + head) * a.s + s;
+        dsink[head] -= std::exp(a.sink[head] - lse[row]) * delta[row];
+      }
   }
 };
 

@@ -160,7 +160,7 @@ std::vector<KernelRow<T, Run>> linear_rows() {
                          "moe_expert", "moe_combine", "moe_probs", "moe_weigh", "reshape",
                          "transpose", "redistribute", "detach", "transfer"})
     rows.push_back(row<Product, T, Run>(op));
-  for (const char* op : {"bias_add", "add", "add_positions"})
+  for (const char* op : {"bias_add", "add", "add_positions", "moe_bias"})
     rows.push_back(row<SumOp<T, Run>, T, Run>(op));
   rows.push_back(row<SumOp<T, Run, -1>, T, Run>("sub"));
   rows.push_back(row<ScaleOp<T, Run>, T, Run>("scale"));
@@ -169,6 +169,7 @@ std::vector<KernelRow<T, Run>> linear_rows() {
     rows.push_back(row<DispatchOp<T, Run>, T, Run>(op));
   rows.push_back(row<UnstackOp<T, Run>, T, Run>("unstack"));
   rows.push_back(row<UnstackOp<T, Run>, T, Run>("split"));
+  rows.push_back(row<UnstackOp<T, Run>, T, Run>("first"));
   rows.push_back(row<ConcatOp<T, Run>, T, Run>("concat"));
   return rows;
 }

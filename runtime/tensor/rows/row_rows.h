@@ -9,8 +9,8 @@
 
 namespace s2t {
 
-template <class T, class Run, bool centre>
-struct NormOp {  // layer_norm (centred, with beta) and rms_norm
+template <class T, class Run, bool centre, bool shifted = centre>
+struct NormOp {  // layer_norm (centred; with beta, or without) and rms_norm
   template <class Body>
   static void with_statistics(const Frame<T>& f, Run& run, Body body) {
     const int64_t rows = f.rows(0), d = f.size_of("d");
@@ -21,7 +21,7 @@ struct NormOp {  // layer_norm (centred, with beta) and rms_norm
   }
   static void forward(const Frame<T>& f, Run& run) {
     with_statistics(f, run, [&](int64_t rows, int64_t d, const T* mean, const T* rstd) {
-      const T* beta = centre ? f.in[2] : nullptr;
+      const T* beta = shifted ? f.in[2] : nullptr;
       run.items(rows, NormForward<T>{f.in[0], f.in[1], beta, mean, rstd, f.out[0], d});
     });
   }
@@ -31,7 +31,7 @@ struct NormOp {  // layer_norm (centred, with beta) and rms_norm
         run.items(rows, NormInputBackward<T>{f.in[0], f.in[1], mean, rstd, f.dout[0], f.din[0], d,
                                              centre});
       run.items(d, NormWeightBackward<T>{f.in[0], mean, rstd, f.dout[0], f.din[1],
-                                         centre ? f.din[2] : nullptr, d, rows});
+                                         shifted ? f.din[2] : nullptr, d, rows});
     });
   }
 };
@@ -61,19 +61,24 @@ struct EmbeddingOp {
   }
 };
 
-template <class T, class Run>
-struct AttentionOp {
+enum class Scores : uint8_t { plain, biased, with_sinks };
+
+template <class T, class Run, Scores scores = Scores::plain>
+struct AttentionOp {  // attention, attention_biased and attention_with_sinks
   static AttentionShape<T> shape(const Frame<T>& f) {
-    const int64_t h = f.size_of("h");
+    const int64_t h = f.size_of("h"), r = f.size_of("r");
     const double scale = number_or(f.attributes, "scale", 1 / std::sqrt(static_cast<double>(h)));
-    return {f.size_of("r"),
+    return {f.size_of("g") * r,
+            r,
             f.size_of("s"),
             f.size_of("t"),
             h,
             f.size_of("j"),
             f.offset_of("s"),
             flag_or(f.attributes, "causal", false),
-            T(scale)};
+            T(scale),
+            scores == Scores::biased ? f.in[3] : nullptr,
+            scores == Scores::with_sinks ? f.in[3] : nullptr};
   }
   static int64_t queries(const Frame<T>& f) { return f.rows(0); }
   static int64_t keys(const Frame<T>& f) { return f.rows(1); }
@@ -92,6 +97,13 @@ struct AttentionOp {
     if (f.din[1] || f.din[2])
       run.items(keys(f), AttentionKeyBackward<T>{a, q, k, v, grad, lse.data(), delta.data(),
                                                  f.din[1], f.din[2]});
+    if (scores == Scores::plain || !f.din[3]) return;
+    const int64_t batches = f.size_of("b");
+    if (scores == Scores::biased)
+      run.items(f.operand_size(3), AttentionBiasBackward<T>{a, q, k, v, grad, lse.data(),
+                                                            delta.data(), f.din[3], batches});
+    else
+      run.items(a.heads, AttentionSinkBackward<T>{a, lse.data(), delta.data(), f.din[3], batches});
   }
 };
 
@@ -163,10 +175,13 @@ template <class T, class Run>
 std::vector<KernelRow<T, Run>> row_rows() {
   return {
       row<NormOp<T, Run, true>, T, Run>("layer_norm"),
+      row<NormOp<T, Run, true, false>, T, Run>("layer_norm_unshifted"),
       row<NormOp<T, Run, false>, T, Run>("rms_norm"),
       row<SoftmaxOp<T, Run>, T, Run>("softmax"),
       row<EmbeddingOp<T, Run>, T, Run>("embedding"),
       row<AttentionOp<T, Run>, T, Run>("attention"),
+      row<AttentionOp<T, Run, Scores::biased>, T, Run>("attention_biased"),
+      row<AttentionOp<T, Run, Scores::with_sinks>, T, Run>("attention_with_sinks"),
       row<RopeOp<T, Run>, T, Run>("rope"),
       row<SquaresOp<T, Run>, T, Run>("mean_square"),
       row<SquaresOp<T, Run>, T, Run>("mse"),
