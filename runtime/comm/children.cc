@@ -69,7 +69,7 @@ std::string describe(int status) {
 
 }  // namespace
 
-Children::Children(const std::vector<Command>& commands) : children_(commands.size()) {
+Children::Children(const std::vector<ChildCommand>& commands) : children_(commands.size()) {
   for (size_t i = 0; i < commands.size(); ++i) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) fail("no pipe", errno);

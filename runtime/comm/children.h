@@ -13,7 +13,7 @@
 
 namespace s2t {
 
-struct Command {
+struct ChildCommand {
   std::vector<std::string> arguments;              // [0] is looked up in PATH unless it has a slash
   std::map<std::string, std::string> environment;  // on top of this process's own
   std::string name;                                // put before each line it writes: "rank 3"
@@ -23,8 +23,8 @@ struct Command {
 // and a kill reaches what the child has started. Standard output is dropped, standard error kept.
 class Children {
  public:
-  explicit Children(const std::vector<Command>& commands);  // throws CommError(transport)
-  ~Children();                                              // kills what still runs
+  explicit Children(const std::vector<ChildCommand>& commands);  // throws CommError(transport)
+  ~Children();                                                   // kills what still runs
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 

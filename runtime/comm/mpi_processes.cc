@@ -62,8 +62,8 @@ class SessionFolder {
   std::string path_;
 };
 
-std::vector<Command> commands(const RunOptions& options, const std::string& session) {
-  Command c;
+std::vector<ChildCommand> commands(const RunOptions& options, const std::string& session) {
+  ChildCommand c;
   c.name = "mpirun";
   c.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},

@@ -9,10 +9,10 @@ namespace {
 constexpr const char* kModule = "s2t_nccl.so";
 
 // One child per rank, started afresh, so that no state of CUDA is inherited.
-std::vector<Command> commands(const RunOptions& options) {
-  std::vector<Command> result;
+std::vector<ChildCommand> commands(const RunOptions& options) {
+  std::vector<ChildCommand> result;
   for (int r = 0; r < options.world_size; ++r) {
-    Command c;
+    ChildCommand c;
     c.name = "rank " + std::to_string(r);
     c.arguments = {this_program()};
     c.arguments.insert(c.arguments.end(), options.arguments.begin(), options.arguments.end());

@@ -167,8 +167,8 @@ RunResult run_as_launcher(const ProcessBackend& backend, const RunOptions& optio
   const CancelOnSignal guard;
   const std::string token = fresh_token();
   Judge judge(options.world_size, options.timeout, listen_on(false, 0), token);
-  std::vector<Command> commands = backend.commands(options);
-  for (Command& command : commands)
+  std::vector<ChildCommand> commands = backend.commands(options);
+  for (ChildCommand& command : commands)
     command.environment[kControlVariable] = to_string({"127.0.0.1", judge.port(), token});
   Children children(commands);
   watch(judge, children, backend, options.world_size);

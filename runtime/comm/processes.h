@@ -16,7 +16,7 @@ namespace s2t {
 struct ProcessBackend {
   std::string module;  // "s2t_mpi.so"
   // The processes to start so that `options.world_size` ranks come to be.
-  std::function<std::vector<Command>(const RunOptions& options)> commands;
+  std::function<std::vector<ChildCommand>(const RunOptions& options)> commands;
   // Which of them carries rank r.
   size_t (*child_of)(Rank rank);
 };

@@ -1,4 +1,5 @@
-"""Reads every #include and reports the ones that break the house's direction of flow.
+"""Reads every #include and reports the ones that break the house's direction of flow, and types that
+two headers declare under one name: one namespace, one program, so one of the two would be wrong.
 
 The table below is the architecture (docs/architecture.md): a folder may include itself, and what
 its row names. Usage: includes.py ROOT; prints one line per violation, exit 1 if there is any.
@@ -50,6 +51,7 @@ CONFINED = [
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+TYPE = re.compile(r"^(?:struct|class|enum class|union) (\w+)(?: final)?\s*[:{]", re.M)
 SOURCES = {".h", ".cc", ".cu", ".cuh"}
 
 
@@ -123,9 +125,25 @@ def third_party(includes):
                     yield f"{file}:{line}: {name} header <{path}> outside its place"
 
 
+def declared_twice(root, headers):
+    where = {}
+    for file in headers:
+        text = (root / file).read_text(encoding="utf-8")
+        for m in TYPE.finditer(text):
+            where.setdefault(m[1], []).append((file, text.count("\n", 0, m.start()) + 1))
+    for name, places in where.items():
+        for file, line in places[1:]:
+            if file != places[0][0]:
+                yield f"{file}:{line}: {name} is a type of {places[0][0]} already"
+
+
 def violations(root):
-    includes = read_includes(Path(root))
-    return sorted({*direct(includes), *indirect(includes), *third_party(includes)})
+    root = Path(root)
+    includes = read_includes(root)
+    headers = [file for file in includes
+               if file.endswith(".h") and not file.startswith(("tests/", "runtime/witness/"))]
+    return sorted({*direct(includes), *indirect(includes), *third_party(includes),
+                   *declared_twice(root, headers)})
 
 
 if __name__ == "__main__":

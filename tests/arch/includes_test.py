@@ -55,6 +55,12 @@ class Includes(unittest.TestCase):
                          ["analyzer/util/misc.h:1: no row for this folder in "
                           "tests/arch/includes.py"])
 
+    def test_one_name_for_two_types_is_reported(self):
+        self.assertEqual(check({"analyzer/base/text.h": "struct Frame {\n};\n",
+                                "analyzer/mesh/mesh.h": "\nclass Frame final : Picture {\n};\n"}),
+                         ["analyzer/mesh/mesh.h:2: Frame is a type of analyzer/base/text.h "
+                          "already"])
+
     def test_a_path_that_is_not_from_the_root_is_reported(self):
         self.assertEqual(len(check({"analyzer/base/text.cc": '#include "text.h"\n',
                                     "analyzer/base/text.h": ""})), 1)

@@ -129,7 +129,7 @@ struct GatedBackward {
 // drops exactly what the whole op drops there. `rank` dims of local sizes `size`.
 inline constexpr int kMaxDims = 12;
 
-struct Place {
+struct WholePlace {
   int rank = 0;
   int64_t size[kMaxDims] = {}, offset[kMaxDims] = {}, global[kMaxDims] = {};
 
@@ -157,7 +157,7 @@ template <class T>
 struct Dropout {  // its own backward: dx = mask * dy / (1 - p)
   const T* x;
   T* y;
-  Place place;
+  WholePlace place;
   uint64_t seed;
   double p;
   S2T_HD void operator()(int64_t i) const {

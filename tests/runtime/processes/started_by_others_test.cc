@@ -29,8 +29,8 @@ class StartedByOthers : public testing::TestWithParam<std::string> {
  protected:
   bool is_rank() const { return std::getenv(kPart) != nullptr; }
 
-  void expect_to_run(std::vector<Command> commands) const {
-    for (Command& c : commands) c.environment[kPart] = "rank";
+  void expect_to_run(std::vector<ChildCommand> commands) const {
+    for (ChildCommand& c : commands) c.environment[kPart] = "rank";
     Children children(commands);
     const auto limit = std::chrono::steady_clock::now() + 60s;
     while (!children.all_ended() && std::chrono::steady_clock::now() < limit) children.watch(20ms);
@@ -65,7 +65,7 @@ TEST_P(StartedByOthers, UnderMpirunTheRanksMeet) {
   ASSERT_TRUE(usable());
   const Probe mpi = find_backend("mpi")->probe();
   if (!mpi.usable) GTEST_SKIP() << "mpi: " << mpi.why;
-  Command c;
+  ChildCommand c;
   c.arguments = {"mpirun",
                  "--allow-run-as-root",
                  "--oversubscribe",
@@ -95,7 +95,7 @@ class StartedByNumbers : public StartedByOthers {};
 TEST_P(StartedByNumbers, UnderTorchrunTheRanksMeetBesideItsMasterPort) {
   if (is_rank()) return be_a_rank();
   ASSERT_TRUE(usable());
-  std::vector<Command> commands;
+  std::vector<ChildCommand> commands;
   for (int r = 0; r < kRanks; ++r) {
     const std::string rank = std::to_string(r), size = std::to_string(kRanks);
     commands.push_back({myself(),
@@ -113,7 +113,7 @@ TEST_P(StartedByNumbers, UnderTorchrunTheRanksMeetBesideItsMasterPort) {
 TEST_P(StartedByNumbers, UnderSrunOnOneMachineTheRanksMeet) {
   if (is_rank()) return be_a_rank();
   ASSERT_TRUE(usable());
-  std::vector<Command> commands;
+  std::vector<ChildCommand> commands;
   for (int r = 0; r < kRanks; ++r) {
     const std::string rank = std::to_string(r), size = std::to_string(kRanks);
     commands.push_back({myself(),
