@@ -148,6 +148,7 @@ Verification verify(const Model& model, const VerifyOptions& options) {
   v.output = ran.result.output;
   if (!v.reports || !v.failures.empty()) return v;
 
+  v.kernels = ran.reports.front().kernels;
   for (const RankReport& r : ran.reports) v.observed.push_back(observations_of(r));
   v.differences = compare(program, v.observed);
   v.checks.push_back(events_check(v.differences, v.observed));

@@ -27,6 +27,7 @@ struct Verification {
   std::string model;
   std::string backend;
   bool stand_in = false;
+  std::string kernels;  // what computed the ops: "host", "cuda"; empty if the run failed
   bool reports = true;  // false in a process that is one rank of a run somebody else reports
   bool exact = false;   // numbers were chosen so that nothing rounds
   std::vector<RankFailure> failures;    // the run did not come to its end

@@ -28,7 +28,9 @@ void write_failures(const std::vector<RankFailure>& failures, std::ostream& out)
 // --- text ----------------------------------------------------------------------------------------
 
 void write_text(const Verification& v, std::ostream& out) {
-  out << fmt::format("{} on {}\n", v.model, v.backend);
+  out << fmt::format("{} on {}", v.model, v.backend);
+  if (!v.kernels.empty()) out << fmt::format(" ({} kernels)", v.kernels);
+  out << "\n";
   if (v.stand_in)
     out << "These are stand-ins of CUDA, cuBLAS and NCCL on the CPU: no evidence about any GPU.\n";
   out << "\n";
@@ -135,6 +137,7 @@ void write_json(const Verification& v, std::ostream& out) {
   json.object(kLines);
   json.field("schema", "shape2trace.verify/1").field("model", v.model);
   json.field("backend", v.backend).field("stand_in", v.stand_in).field("match", v.match());
+  if (!v.kernels.empty()) json.field("kernels", v.kernels);
   json.key("differences").array(kLines);
   for (const Difference& d : v.differences) write(d, json);
   for (const auto& [witness, found] : v.disagreements)

@@ -38,6 +38,7 @@ class TrainingStep {
     }
     if (place_.trains) sync_.finish([this](CallDecl::When when) { stated(when); });
     report_.rank = exchange_.rank();
+    report_.kernels = kernels_of(world_.device()).where;
     report_.calls = exchange_.calls();
     report_.updated = sync_.updated();
     report_.gradients = sync_.gradients();
@@ -96,7 +97,7 @@ class TrainingStep {
       return exchange_.convert(t, std::move(data), steps, tag_);
     };
     around.op = [this, microbatch](OpId op) {
-      return LocalOp(graph_, forward_, op, exchange_.rank(), microbatch);
+      return LocalOp(graph_, forward_, op, exchange_.rank(), microbatch, world_.device());
     };
     // An op may take long, and this rank may be the last one alive.
     around.before_forward = [this](OpId op) {

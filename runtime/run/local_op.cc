@@ -1,5 +1,6 @@
 #include "runtime/run/local_op.h"
 
+#include "runtime/device/host_device.h"
 #include "runtime/run/shard.h"
 
 namespace s2t {
@@ -18,22 +19,11 @@ bool moves_integers(const OpCall& call, std::span<const Tensor> inputs) {
   return !inputs.empty();
 }
 
-std::vector<Tensor> moved(const OpCall& call, std::span<const Tensor> inputs) {
-  std::vector<Tensor> wide;
-  for (const Tensor& t : inputs) {
-    Tensor w(t.shape(), DType::f64);
-    w.write<double>(t.read<double>());
-    wide.push_back(std::move(w));
-  }
-  std::vector<Tensor> out;
-  for (const Tensor& t : forward(call, wide)) out.push_back(t.cast(inputs[0].dtype()));
-  return out;
-}
-
 }  // namespace
 
-LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank,
-                 int64_t microbatch) {
+LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank, int64_t microbatch,
+                 Device& device)
+    : device_(device), kernels_(kernels_of(device)) {
   const OpPlan& plan = forward.ops[op.at()];
   call_.view = local_view(*graph.op(op).rule, plan.modes, graph.mesh, rank);
   prepare(graph, forward, op, microbatch);
@@ -41,7 +31,8 @@ LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank,
   if (mask_) *mask_ = shard(*mask_, plan.operand_ports[routed()], graph.mesh, rank);
 }
 
-LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch) {
+LocalOp::LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch)
+    : device_(host_device()), kernels_(kernels_of(device_)) {
   call_.view = whole_view(*graph.op(op).rule);
   prepare(graph, forward, op, microbatch);
   call_.attributes.erase("dtype");  // a reference keeps its precision
@@ -69,17 +60,30 @@ std::vector<Tensor> LocalOp::masked(std::span<const Tensor> inputs) const {
   return list;
 }
 
+std::vector<Tensor> LocalOp::moved(std::span<const Tensor> inputs) const {
+  std::vector<Tensor> wide;
+  for (const Tensor& t : inputs) {
+    Tensor w(t.shape(), DType::f64);
+    w.write<double>(t.read<double>());
+    wide.push_back(std::move(w));
+  }
+  std::vector<Tensor> out;
+  for (const Tensor& t : kernels_.forward(device_, call_, wide))
+    out.push_back(t.cast(inputs[0].dtype()));
+  return out;
+}
+
 std::vector<Tensor> LocalOp::forward(std::span<const Tensor> inputs) const {
   if (is_identity(call_)) return {inputs[0]};
-  if (moves_integers(call_, inputs)) return moved(call_, inputs);
-  return s2t::forward(call_, masked(inputs));
+  if (moves_integers(call_, inputs)) return moved(inputs);
+  return kernels_.forward(device_, call_, masked(inputs));
 }
 
 std::vector<std::optional<Tensor>> LocalOp::backward(
     std::span<const Tensor> inputs, std::span<const Tensor> outputs,
     std::span<const std::optional<Tensor>> gradients, const std::vector<bool>& wanted) const {
   if (is_identity(call_)) return {gradients[0]};
-  auto result = s2t::backward(call_, masked(inputs), outputs, gradients, wanted);
+  auto result = kernels_.backward(device_, call_, masked(inputs), outputs, gradients, wanted);
   if (mask_ && result[routed()]) result[routed()] = times(*result[routed()], *mask_);
   return result;
 }

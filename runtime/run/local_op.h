@@ -17,9 +17,10 @@ namespace s2t {
 
 class LocalOp {
  public:
-  // As `rank` of the mesh runs it in the modes of the plan.
-  LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank, int64_t microbatch);
-  // Unsharded.
+  // As `rank` of the mesh runs it in the modes of the plan, by the kernels of its device.
+  LocalOp(const Graph& graph, const Forward& forward, OpId op, Rank rank, int64_t microbatch,
+          Device& device);
+  // Unsharded, on the host.
   LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch);
 
   std::vector<Tensor> forward(std::span<const Tensor> inputs) const;
@@ -32,7 +33,10 @@ class LocalOp {
   void prepare(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch);
   size_t routed() const;  // the operand that says who goes where
   std::vector<Tensor> masked(std::span<const Tensor> inputs) const;
+  std::vector<Tensor> moved(std::span<const Tensor> inputs) const;
 
+  Device& device_;
+  const Kernels& kernels_;
   OpCall call_;
   std::optional<Tensor> mask_;  // of operand 1, the routing weights
 };

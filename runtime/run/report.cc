@@ -112,7 +112,7 @@ TaggedCall get_call(Packet& from) {
 
 std::string pack(const RankReport& report) {
   Packet to;
-  to.put(report.rank).put<uint64_t>(report.calls.size());
+  to.put(report.rank).put_text(report.kernels).put<uint64_t>(report.calls.size());
   for (const TaggedCall& c : report.calls) put(to, c);
   put(to, report.values);
   put(to, report.input_gradients);
@@ -125,6 +125,7 @@ RankReport unpack_report(const std::string& bytes) {
   Packet from(bytes);
   RankReport report;
   report.rank = from.get<Rank>();
+  report.kernels = from.get_text();
   for (auto n = from.get<uint64_t>(); n > 0; --n) report.calls.push_back(get_call(from));
   get(from, report.values);
   get(from, report.input_gradients);

@@ -15,6 +15,7 @@ struct RankReport {
   using AtMicrobatch = std::pair<int64_t, TensorId>;
 
   Rank rank;
+  std::string kernels;                  // what computed its ops: "host", "cuda"
   std::vector<TaggedCall> calls;        // in issue order
   std::map<AtMicrobatch, Held> values;  // all that is not ragged, as produced
   std::map<AtMicrobatch, Held> input_gradients;

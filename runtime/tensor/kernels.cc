@@ -29,7 +29,7 @@ std::vector<std::optional<Tensor>> backward_on_host(
   return backward(call, inputs, outputs, gradients, wanted);
 }
 
-constexpr Kernels kHostKernels{forward_on_host, backward_on_host};
+constexpr Kernels kHostKernels{"host", forward_on_host, backward_on_host};
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/ops/op.h"
@@ -38,9 +39,10 @@ std::vector<std::optional<Tensor>> backward(const OpCall& call, std::span<const 
                                             std::span<const std::optional<Tensor>> output_gradients,
                                             const std::vector<bool>& wanted);
 
-// The same two on whatever a rank computes on. Tensors stay in host memory; a GPU's kernels copy
-// them there and back, so what is proved is the arithmetic, not its speed.
+// The same two on whatever a rank computes on. Tensors stay in host memory between ops; a GPU's
+// kernels copy them there and back, so what is proved is the arithmetic, not its speed.
 struct Kernels {
+  std::string_view where;  // "host", "cuda": what computes
   std::vector<Tensor> (*forward)(Device&, const OpCall&, std::span<const Tensor> inputs);
   std::vector<std::optional<Tensor>> (*backward)(
       Device&, const OpCall&, std::span<const Tensor> inputs, std::span<const Tensor> outputs,

@@ -31,6 +31,9 @@ def main(program, backend, *models):
             continue
         if not run.wrong and run.stand_in != (backend == "nccl"):
             run.wrong.append(f"stand_in is {run.stand_in}")
+        kernels = "cuda" if backend == "nccl" else "host"
+        if not run.wrong and run.report["kernels"] != kernels:
+            run.wrong.append(f"ops were computed by {run.report['kernels']} kernels")
         if run.report:
             run.wrong += [f"schema: {e.message}" for e in schema.iter_errors(run.report)]
         cells = " ".join(f"{sum(run.counts[c]) if c in run.counts else '-':>8}" for c in columns)

@@ -1,13 +1,15 @@
 // The op kernels of a GPU: the same bodies and rows as on the host, run by CUDA threads.
 //
-// Linked into the module that has a CUDA device, which finds the table by the name
-// `s2t_cuda_kernels`. One thread per item and no shared memory: plain, deterministic (nothing is
-// summed by more than one thread) and as accurate as the host. Not known here: any op.
+// A sum of products that is a (batched) matrix product goes to cuBLAS, everything else is one thread
+// per item without shared memory: plain, deterministic (nothing is summed by more than one thread)
+// and as accurate as the host. Linked into the module that has a CUDA device, which finds the table by the name
+// `s2t_cuda_kernels`. Not known here: any op.
 #include <cstdint>
 
 #include "runtime/device/device.h"
 #include "runtime/device/launch.cuh"
 #include "runtime/tensor/rows/dispatch.h"
+#include "runtime/tensor/rows/gemm_plan.h"
 
 namespace s2t {
 namespace {
@@ -43,7 +45,10 @@ class CudaRun {
   }
   template <class T>
   void contract(const Contract<T>& c) {
-    items(c.items(), c);
+    if (const auto product = as_gemm(c))
+      device_.gemm(*product);
+    else
+      items(c.items(), c);
   }
   template <class T>
   Array<T> zeros(int64_t n) {
@@ -83,7 +88,7 @@ std::vector<std::optional<Tensor>> backward_on_gpu(Device& device, const OpCall&
   return backward_on(run, call, inputs, outputs, gradients, wanted);
 }
 
-constexpr Kernels kCudaKernels{forward_on_gpu, backward_on_gpu};
+constexpr Kernels kCudaKernels{"cuda", forward_on_gpu, backward_on_gpu};
 
 }  // namespace
 }  // namespace s2t

@@ -57,8 +57,9 @@ const KernelRow<T, Run>& kernel_of(const OpCall& call) {
 }
 
 template <class T, class Run>
-Frame<T> frame_of(const OpCall& call, std::span<const Tensor> inputs, Arrays<T, Run>& arrays) {
-  Frame<T> f{call.view, call.attributes, {}, {}, {}, {}, {}};
+KernelFrame<T> frame_of(const OpCall& call, std::span<const Tensor> inputs,
+                        Arrays<T, Run>& arrays) {
+  KernelFrame<T> f{call.view, call.attributes, {}, {}, {}, {}, {}};
   for (const Tensor& t : inputs) {
     const bool real = is_differentiable(t.dtype());
     f.in.push_back(real ? arrays.read(t) : nullptr);
@@ -80,7 +81,7 @@ template <class T, class Run>
 std::vector<Tensor> forward_as(Run& run, const OpCall& call, std::span<const Tensor> inputs,
                                DType dtype) {
   Arrays<T, Run> arrays(run);
-  Frame<T> f = frame_of(call, inputs, arrays);
+  KernelFrame<T> f = frame_of(call, inputs, arrays);
   for (size_t i = 0; i < f.rule().results.size(); ++i)
     f.out.push_back(arrays.zeros(f.result_size(i)));
   kernel_of<T, Run>(call).forward(f, run);
@@ -97,7 +98,7 @@ std::vector<std::optional<Tensor>> backward_as(Run& run, const OpCall& call,
                                                std::span<const std::optional<Tensor>> gradients,
                                                const std::vector<bool>& wanted) {
   Arrays<T, Run> arrays(run);
-  Frame<T> f = frame_of(call, inputs, arrays);
+  KernelFrame<T> f = frame_of(call, inputs, arrays);
   for (size_t i = 0; i < outputs.size(); ++i) {
     f.out.push_back(arrays.read(outputs[i]));
     f.dout.push_back(gradients[i] ? arrays.read(*gradients[i]) : arrays.zeros(f.result_size(i)));

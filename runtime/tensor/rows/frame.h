@@ -18,7 +18,7 @@ namespace s2t {
 using Dims = std::vector<std::vector<FactorIndex>>;  // of one tensor: per dim its factors
 
 template <class T>
-struct Frame {
+struct KernelFrame {
   const OpView& view;
   const AttributeValues& attributes;
   std::vector<const T*> in;         // null for an integer operand
@@ -51,7 +51,7 @@ struct Frame {
 
 // The divisor of a mean: of the unsharded tensor, if whoever runs the op says so.
 template <class T>
-double mean_count(const Frame<T>& f) {
+double mean_count(const KernelFrame<T>& f) {
   return number_or(f.attributes, "count", static_cast<double>(f.operand_size(0)));
 }
 
@@ -59,8 +59,8 @@ double mean_count(const Frame<T>& f) {
 template <class T, class Run>
 struct KernelRow {
   std::string_view op;
-  void (*forward)(const Frame<T>&, Run&) = nullptr;
-  void (*backward)(const Frame<T>&, Run&) = nullptr;
+  void (*forward)(const KernelFrame<T>&, Run&) = nullptr;
+  void (*backward)(const KernelFrame<T>&, Run&) = nullptr;
 };
 
 // A struct with static `forward` and `backward` as a row.

@@ -9,20 +9,20 @@ namespace s2t {
 
 template <class F, class T, class Run>
 struct UnaryOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.operand_size(0), UnaryForward<F, T>{f.in[0], f.out[0]});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     if (f.din[0]) run.items(f.operand_size(0), UnaryBackward<F, T>{f.in[0], f.dout[0], f.din[0]});
   }
 };
 
 template <class F, class T, class Run>
 struct GatedOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.operand_size(0), GatedForward<F, T>{f.in[0], f.in[1], f.out[0]});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     run.items(f.operand_size(0),
               GatedBackward<F, T>{f.in[0], f.in[1], f.dout[0], f.din[0], f.din[1]});
   }
@@ -30,10 +30,10 @@ struct GatedOp {
 
 template <class T, class Run>
 struct DropoutOp {
-  static Place place(const Frame<T>& f) {
+  static WholePlace place(const KernelFrame<T>& f) {
     const Dims& dims = f.rule().operands[0];
     if (dims.size() > kMaxDims) throw Fault("dropout: at most 12 dims");
-    Place p;
+    WholePlace p;
     p.rank = static_cast<int>(dims.size());
     for (size_t d = 0; d < dims.size(); ++d) {
       const size_t factor = dims[d][0].at();
@@ -43,13 +43,13 @@ struct DropoutOp {
     }
     return p;
   }
-  static void apply(const Frame<T>& f, Run& run, const T* x, T* y) {
+  static void apply(const KernelFrame<T>& f, Run& run, const T* x, T* y) {
     run.items(f.operand_size(0),
               Dropout<T>{x, y, place(f), static_cast<uint64_t>(number_or(f.attributes, "seed", 0)),
                          number_or(f.attributes, "p", 0.1)});
   }
-  static void forward(const Frame<T>& f, Run& run) { apply(f, run, f.in[0], f.out[0]); }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) { apply(f, run, f.in[0], f.out[0]); }
+  static void backward(const KernelFrame<T>& f, Run& run) {
     if (f.din[0]) apply(f, run, f.dout[0], f.din[0]);
   }
 };

@@ -12,20 +12,20 @@ namespace s2t {
 template <class T, class Run, bool centre, bool shifted = centre>
 struct NormOp {  // layer_norm (centred; with beta, or without) and rms_norm
   template <class Body>
-  static void with_statistics(const Frame<T>& f, Run& run, Body body) {
+  static void with_statistics(const KernelFrame<T>& f, Run& run, Body body) {
     const int64_t rows = f.rows(0), d = f.size_of("d");
     auto mean = run.template zeros<T>(rows), rstd = run.template zeros<T>(rows);
     run.items(rows, RowStatistics<T>{f.in[0], mean.data(), rstd.data(), d,
                                      T(number_or(f.attributes, "eps", 1e-5)), centre});
     body(rows, d, mean.data(), rstd.data());
   }
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     with_statistics(f, run, [&](int64_t rows, int64_t d, const T* mean, const T* rstd) {
       const T* beta = shifted ? f.in[2] : nullptr;
       run.items(rows, NormForward<T>{f.in[0], f.in[1], beta, mean, rstd, f.out[0], d});
     });
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     with_statistics(f, run, [&](int64_t rows, int64_t d, const T* mean, const T* rstd) {
       if (f.din[0])
         run.items(rows, NormInputBackward<T>{f.in[0], f.in[1], mean, rstd, f.dout[0], f.din[0], d,
@@ -38,10 +38,10 @@ struct NormOp {  // layer_norm (centred; with beta, or without) and rms_norm
 
 template <class T, class Run>
 struct SoftmaxOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.rows(0), SoftmaxForward<T>{f.in[0], f.out[0], f.size_of("d")});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     if (f.din[0])
       run.items(f.rows(0), SoftmaxBackward<T>{f.out[0], f.dout[0], f.din[0], f.size_of("d")});
   }
@@ -49,11 +49,11 @@ struct SoftmaxOp {
 
 template <class T, class Run>
 struct EmbeddingOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.result_size(0), Lookup<T>{f.ids[0], f.in[1], f.out[0], f.size_of("d"),
                                           f.size_of("v"), f.offset_of("v")});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     if (f.din[1])
       run.items(f.size_of("d"),
                 LookupBackward<T>{f.ids[0], f.dout[0], f.din[1], f.operand_size(0), f.size_of("d"),
@@ -65,7 +65,7 @@ enum class Scores : uint8_t { plain, biased, with_sinks };
 
 template <class T, class Run, Scores scores = Scores::plain>
 struct AttentionOp {  // attention, attention_biased and attention_with_sinks
-  static AttentionShape<T> shape(const Frame<T>& f) {
+  static AttentionShape<T> shape(const KernelFrame<T>& f) {
     const int64_t h = f.size_of("h"), r = f.size_of("r");
     const double scale = number_or(f.attributes, "scale", 1 / std::sqrt(static_cast<double>(h)));
     return {f.size_of("g") * r,
@@ -80,13 +80,13 @@ struct AttentionOp {  // attention, attention_biased and attention_with_sinks
             scores == Scores::biased ? f.in[3] : nullptr,
             scores == Scores::with_sinks ? f.in[3] : nullptr};
   }
-  static int64_t queries(const Frame<T>& f) { return f.rows(0); }
-  static int64_t keys(const Frame<T>& f) { return f.rows(1); }
-  static void forward(const Frame<T>& f, Run& run) {
+  static int64_t queries(const KernelFrame<T>& f) { return f.rows(0); }
+  static int64_t keys(const KernelFrame<T>& f) { return f.rows(1); }
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(queries(f),
               AttentionForward<T>{shape(f), f.in[0], f.in[1], f.in[2], f.out[0], nullptr});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     const AttentionShape<T> a = shape(f);
     const T *q = f.in[0], *k = f.in[1], *v = f.in[2], *grad = f.dout[0];
     auto o = run.template zeros<T>(f.result_size(0));
@@ -109,23 +109,23 @@ struct AttentionOp {  // attention, attention_biased and attention_with_sinks
 
 template <class T, class Run>
 struct RopeOp {
-  static void rotate(const Frame<T>& f, Run& run, const T* x, T* y, int direction) {
+  static void rotate(const KernelFrame<T>& f, Run& run, const T* x, T* y, int direction) {
     run.items(f.rows(0), Rope<T>{x, y, f.size_of("s"), f.size_of("h"), f.offset_of("s"),
                                  number_or(f.attributes, "base", 10000), direction});
   }
-  static void forward(const Frame<T>& f, Run& run) { rotate(f, run, f.in[0], f.out[0], 1); }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) { rotate(f, run, f.in[0], f.out[0], 1); }
+  static void backward(const KernelFrame<T>& f, Run& run) {
     if (f.din[0]) rotate(f, run, f.dout[0], f.din[0], -1);
   }
 };
 
 template <class T, class Run>
 struct SquaresOp {  // mean_square and mse
-  static const T* target(const Frame<T>& f) { return f.in.size() > 1 ? f.in[1] : nullptr; }
-  static void forward(const Frame<T>& f, Run& run) {
+  static const T* target(const KernelFrame<T>& f) { return f.in.size() > 1 ? f.in[1] : nullptr; }
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(1, Squares<T>{f.in[0], target(f), f.out[0], f.operand_size(0), mean_count(f)});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     run.items(f.operand_size(0),
               SquaresBackward<T>{f.in[0], target(f), f.dout[0], f.din[0],
                                  f.din.size() > 1 ? f.din[1] : nullptr, mean_count(f)});
@@ -134,17 +134,17 @@ struct SquaresOp {  // mean_square and mse
 
 template <class T, class Run>
 struct RowMaxOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.rows(0), RowMax<T>{f.in[0], f.out[0], f.size_of("v")});
   }
 };
 
 template <class T, class Run>
 struct PickOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.rows(0), Pick<T>{f.in[0], f.ids[1], f.out[0], f.size_of("v"), f.offset_of("v")});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     if (f.din[0])
       run.items(f.rows(0),
                 PickBackward<T>{f.ids[1], f.dout[0], f.din[0], f.size_of("v"), f.offset_of("v")});
@@ -153,20 +153,20 @@ struct PickOp {
 
 template <class T, class Run>
 struct ShiftedExpOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.operand_size(0), ShiftedExp<T>{f.in[0], f.in[1], f.out[0], f.size_of("v")});
   }
-  static void backward(const Frame<T>& f, Run& run) {  // d exp(z - max) = exp(z - max) dz
+  static void backward(const KernelFrame<T>& f, Run& run) {  // d exp(z - max) = exp(z - max) dz
     if (f.din[0]) run.items(f.operand_size(0), Product<T>{f.out[0], f.dout[0], f.din[0]});
   }
 };
 
 template <class T, class Run>
 struct RowLossOp {
-  static void forward(const Frame<T>& f, Run& run) {
+  static void forward(const KernelFrame<T>& f, Run& run) {
     run.items(f.result_size(0), RowLoss<T>{f.in[0], f.in[1], f.in[2], f.out[0]});
   }
-  static void backward(const Frame<T>& f, Run& run) {
+  static void backward(const KernelFrame<T>& f, Run& run) {
     run.items(f.result_size(0), RowLossBackward<T>{f.in[0], f.dout[0], f.din[0], f.din[2]});
   }
 };

@@ -5,6 +5,7 @@
 
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/io/model_json.h"
+#include "runtime/device/host_device.h"
 
 namespace s2t {
 namespace {
@@ -58,7 +59,9 @@ class OneTape {
                         std::string(info(*s.collective).name) + " of " + graph_.value(t).name);
       return data;
     };
-    around.op = [this](OpId op) { return LocalOp(graph_, forward_, op, Rank(0), 0); };
+    around.op = [this](OpId op) {
+      return LocalOp(graph_, forward_, op, Rank(0), 0, host_device());
+    };
     around.before_backward = [this](OpId op) { log.push_back(graph_.op(op).name); };
     around.parameter_ready = [this](TensorId p, std::vector<Gradient> arrived) {
       log.push_back(graph_.value(p).name + " is ready");
@@ -148,7 +151,7 @@ TEST(Tape, AValueIsMadeBeforeItIsRead) {
   const Graph graph = build_graph(parse_model(alone(kX + "," + kW, kLinear + "," + kLoss)));
   const Forward forward = plan_forward(graph);
   Tape::Surroundings around;
-  around.op = [&](OpId op) { return LocalOp(graph, forward, op, Rank(0), 0); };
+  around.op = [&](OpId op) { return LocalOp(graph, forward, op, Rank(0), 0, host_device()); };
   Tape tape(graph, forward, std::move(around));
   EXPECT_THROW(tape.run(OpId(size_t{1})), Fault);
 }
