@@ -27,6 +27,7 @@ std::string timeline_json(const Timeline& timeline);
 
 // Trace Event Format for Perfetto and chrome://tracing: one process per rank, a thread for
 // computing and one for each kind of message, a flow arrow per message, a counter of activations.
+// Metadata first, the rest by time; process n + 1 is rank n (Perfetto keeps 0 for itself).
 // One unit (1 F or 1 ms) is one millisecond of the trace; a message of no cost is drawn 1 us long.
 std::string timeline_chrome(const Timeline& timeline);
 

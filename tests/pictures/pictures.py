@@ -19,6 +19,7 @@ from pathlib import Path
 import grammar
 import samples
 import svg
+import trace_events
 
 FORMATS = [("groups", "svg"), ("groups", "dot"), ("groups", "mermaid"), ("groups", "png"),
            ("render", "dot"), ("render", "mermaid"), ("render", "svg"), ("render", "png"),
@@ -77,17 +78,6 @@ def judge_html(text):
     return bad
 
 
-def judge_chrome(text):
-    events = json.loads(text)["traceEvents"]
-    bad = [f"no {key} in {e}" for e in events for key in ("ph", "pid", "name") if key not in e]
-    starts = [e["id"] for e in events if e["ph"] == "s"]
-    ends = [e["id"] for e in events if e["ph"] == "f"]
-    if sorted(starts) != sorted(ends) or len(set(starts)) != len(starts):
-        bad.append("flows do not pair up")
-    bad += [f"negative duration: {e}" for e in events if e["ph"] == "X" and e["dur"] < 0]
-    return bad
-
-
 def judge_dot(text):
     """Graphviz is the judge of its own language."""
     if not shutil.which("dot"):
@@ -112,7 +102,7 @@ def judge(command, form, data):
             svg.drawn_by_us(text, ("F", "B", "F odd", "B odd") if command == "schedule" else
                             ("cell", "fold", "here"))
     return {"mermaid": grammar.problems, "dot": judge_dot, "html": judge_html,
-            "chrome": judge_chrome, "json": lambda t: [] if json.loads(t) else ["empty"],
+            "chrome": trace_events.problems, "json": lambda t: [] if json.loads(t) else ["empty"],
             "text": lambda t: [] if t.strip() else ["empty"]}[form](text)
 
 
