@@ -1,9 +1,9 @@
 // The commands that analyze a model and report on the result.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 #include <sstream>
 
 #include "analyzer/analyze.h"
@@ -11,6 +11,7 @@
 #include "analyzer/cli/command.h"
 #include "analyzer/cli/outside.h"
 #include "analyzer/cli/plan_options.h"
+#include "analyzer/report/dot.h"
 #include "analyzer/report/report.h"
 
 namespace s2t {
@@ -38,7 +39,7 @@ constexpr OptionDef kRenderOptions[] = {
 constexpr OptionDef kScheduleOptions[] = {
     {"--forward-ms", "T", "time of a forward of one microbatch on one rank"},
     {"--backward-ms", "T", "time of its backward; default: twice the forward"},
-    {"--p2p-ms", "T", "time of one message between stages"},
+    {"--p2p-ms", "T", "time of one message between stages, for which both ranks wait; default: 0"},
 };
 
 // A command's own options, then those of plans.
@@ -85,29 +86,34 @@ ReportOptions options_of(const Arguments& arguments) {
 }
 
 void write_report(std::string_view command, const Program& program, const Arguments& arguments,
-                  std::ostream& out) {
+                  std::ostream& out, std::ostream& err) {
   const Report& report = find_report(command, arguments.format);
   ReportOptions options = options_of(arguments);
-  if (report.through.empty()) return report.write(program, options, out);
-  options.most_boxes = kMostBoxes;
+  const bool mermaid = report.format == "mermaid";
+  if (report.through.empty() && !mermaid) return report.write(program, options, out);
+  if (!mermaid) options.most_boxes = kMostBoxes;
   std::ostringstream text;
   report.write(program, options, text);
-  out << run_through(report.through, text.str());
+  out << (mermaid ? text.str() : run_through(report.through, text.str()));
+  if (const std::string excess = mermaid ? mermaid_excess(text.str()) : ""; !excess.empty())
+    err << "remark: more than Mermaid draws: " << excess
+        << (command == "render" ? "; draw less with --layers, --phase, --axis or --rank\n" : "\n");
 }
 
-int run_report(std::string_view command, const Arguments& arguments, std::ostream& out) {
-  write_report(command, analyze(load_operand(arguments)), arguments, out);
+int run_report(std::string_view command, const Arguments& arguments, std::ostream& out,
+               std::ostream& err) {
+  write_report(command, analyze(load_operand(arguments)), arguments, out, err);
   return kOk;
 }
 
-int run_predict(const Arguments& arguments, std::ostream& out, std::ostream&) {
-  return run_report("predict", arguments, out);
+int run_predict(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  return run_report("predict", arguments, out, err);
 }
-int run_groups(const Arguments& arguments, std::ostream& out, std::ostream&) {
-  return run_report("groups", arguments, out);
+int run_groups(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  return run_report("groups", arguments, out, err);
 }
-int run_explain(const Arguments& arguments, std::ostream& out, std::ostream&) {
-  return run_report("explain", arguments, out);
+int run_explain(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  return run_report("explain", arguments, out, err);
 }
 // The graph inside the page, or why it is not there: the rest of the page does without.
 void draw_graph(const Program& program, ReportOptions& options) {
@@ -125,25 +131,10 @@ void draw_graph(const Program& program, ReportOptions& options) {
   }
 }
 
-// Collectives of the framework belong to no op of the graph, so no picture of it has them.
-std::string not_drawn(const Program& program) {
-  std::map<std::string_view, int> kinds;
-  for_each_kept_event(program, [&](const Event& e) {
-    if (e.value < 0) ++kinds[info(e.op).name];
-  });
-  std::string text;
-  for (const auto& [kind, count] : kinds)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, kind);
-  return text;
-}
-
 int run_render(const Arguments& arguments, std::ostream& out, std::ostream& err) {
   const Program program = analyze(load_operand(arguments));
-  if (const std::string left_out = not_drawn(program); !left_out.empty())
-    err << "remark: of the framework and of no op, so not in the picture: " << left_out
-        << "; predict lists them\n";
   if (arguments.format != "html") {
-    write_report("render", program, arguments, out);
+    write_report("render", program, arguments, out, err);
     return kOk;
   }
   ReportOptions options = options_of(arguments);
@@ -181,10 +172,13 @@ Costs costs_of(const Arguments& arguments) {
 Timeline one_rank(const Program& program, const Costs& costs) {
   PipelinePlan plan;
   plan.microbatches = static_cast<int>(program.microbatches);
-  for (const StepAction& a : program.order)
-    if (a.kind == SpanKind::backward) return simulate(plan, costs);
-  plan.forward_only = true;
-  return simulate(plan, costs);
+  plan.forward_only = std::none_of(program.order.begin(), program.order.end(),
+                                   [](const auto& a) { return a.kind == SpanKind::backward; });
+  Timeline timeline = simulate(plan, costs);
+  timeline.title = program.model;
+  timeline.schedule = "no pipeline";
+  timeline.rows.front().label = program.mesh.world() == 1 ? "rank 0" : "every rank";
+  return timeline;
 }
 
 int run_schedule(const Arguments& arguments, std::ostream& out, std::ostream& err) {
@@ -192,10 +186,9 @@ int run_schedule(const Arguments& arguments, std::ostream& out, std::ostream& er
   Program program = analyze(load_operand(arguments), costs);
   if (!program.timeline) {
     program.timeline = one_rank(program, costs);
-    program.timeline->title = program.model;
-    err << "remark: the model has no pipeline; what one rank does is shown\n";
+    err << "remark: the model has no pipeline; what every rank does is shown\n";
   }
-  write_report("schedule", program, arguments, out);
+  write_report("schedule", program, arguments, out, err);
   return kOk;
 }
 

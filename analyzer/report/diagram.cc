@@ -7,17 +7,18 @@
 #include <set>
 
 #include "analyzer/base/text.h"
-#include "analyzer/report/fold.h"
+#include "analyzer/report/filter.h"
+#include "analyzer/report/folding.h"
 #include "analyzer/report/json_writer.h"
 #include "analyzer/report/marks.h"
+#include "analyzer/report/short_names.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 
 namespace s2t {
 namespace {
 
-constexpr size_t kLongestName = 40;     // columns of a box; the tooltip has the whole name
-constexpr size_t kLongestPeriod = 400;  // ops of one layer
+constexpr size_t kLongestName = 40;  // columns of a box; the tooltip has the whole name
 
 // One short line; a name that runs from right to left is isolated, or it would reorder the shape.
 std::string brief(const std::string& name) {
@@ -50,154 +51,31 @@ BoxKind box_kind(Phase phase) {
   return BoxKind::forward;
 }
 
-// Which ops are drawn, and which drawn op stands for each of the others.
-class Folding {
- public:
-  Folding(const Program& program, const Marks& marks, std::vector<int32_t> ops)
-      : picture_(program.picture), marks_(marks), ops_(std::move(ops)) {
-    stands_for_.resize(picture_.ops.size());
-    frame_.assign(picture_.ops.size(), -1);
-    for (size_t o = 0; o < stands_for_.size(); ++o) stands_for_[o] = static_cast<int32_t>(o);
-    for (size_t i = 0; i < ops_.size(); ++i) look(i);
-    fold(program);
-  }
-
-  int32_t stands_for(int32_t op) const { return stands_for_[static_cast<size_t>(op)]; }
-  bool drawn(int32_t op) const { return stands_for(op) == op; }
-  int frame(int32_t op) const { return frame_[static_cast<size_t>(op)]; }
-  const std::vector<int32_t>& ops() const { return ops_; }
-  const std::vector<Frame>& frames() const { return frames_; }
-  bool shown(int32_t op) const { return places_.contains(op); }
-
- private:
-  // Everything that alike ops agree on but where their inputs come from.
-  void look(size_t place) {
-    const PictureOp& op = at(place);
-    places_[ops_[place]] = place;
-    std::string text = op.kind;
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const PictureValue& v = value(op.inputs[i]);
-      text += fmt::format("|{}/{}/{}/{}/{}", words(v.shape), v.layout, op.consumed[i],
-                          static_cast<int>(v.dtype), v.parameter);
-    }
-    for (const Mark& m : marks_.at[static_cast<size_t>(ops_[place])])
-      text += fmt::format("|{}.{}.{}.{}.{}.{}", static_cast<int>(m.event->phase),
-                          static_cast<int>(m.event->op), m.event->family, m.least, m.most,
-                          m.pruned != nullptr);
-    looks_.push_back(seen_.emplace(text, seen_.size()).first->second);
-  }
-
-  const PictureOp& at(size_t place) const { return picture_.ops[static_cast<size_t>(ops_[place])]; }
-  const PictureValue& value(int32_t v) const { return picture_.values[static_cast<size_t>(v)]; }
-
-  // Inputs come from the same distance, from the same value, or from outside.
-  bool alike(size_t i, size_t j) const {
-    if (looks_[i] != looks_[j] || at(i).inputs.size() != at(j).inputs.size()) return false;
-    for (size_t k = 0; k < at(i).inputs.size(); ++k) {
-      const int32_t a = at(i).inputs[k], b = at(j).inputs[k];
-      if (a == b || value(a).parameter) continue;
-      const auto from = places_.find(value(a).producer), to = places_.find(value(b).producer);
-      if (from == places_.end() || to == places_.end()) continue;
-      if (i - from->second != j - to->second) return false;
-    }
-    return true;
-  }
-
-  void fold(const Program& program) {
-    std::vector<std::pair<size_t, size_t>> stages;  // places
-    for (size_t i = 0; i < ops_.size(); ++i) {
-      if (i == 0 || at(i).stage != at(i - 1).stage) stages.push_back({i, i});
-      stages.back().second = i + 1;
-    }
-    const auto same_stage = [&](size_t a, size_t b) {
-      const size_t n = stages[a].second - stages[a].first;
-      if (n != stages[b].second - stages[b].first) return false;
-      for (size_t i = 0; i < n; ++i)
-        if (!alike(stages[a].first + i, stages[b].first + i)) return false;
-      return true;
-    };
-    std::vector<bool> folded(stages.size());
-    for (size_t s = 0; s < stages.size(); ++s) {
-      if (folded[s]) continue;
-      std::vector<int64_t> numbers{at(stages[s].first).stage};
-      std::vector<size_t> same;
-      for (size_t t = s + 1; t < stages.size(); ++t)
-        if (!folded[t] && same_stage(s, t)) {
-          folded[t] = true;
-          same.push_back(t);
-          numbers.push_back(at(stages[t].first).stage);
-        }
-      fold_stage(program, stages[s], numbers);
-      for (const size_t t : same)
-        for (size_t i = 0; i < stages[s].second - stages[s].first; ++i)
-          replace(stages[t].first + i, stages[s].first + i);
-    }
-  }
-
-  void replace(size_t place, size_t by) {
-    stands_for_[static_cast<size_t>(ops_[place])] = stands_for(ops_[by]);
-  }
-
-  void fold_stage(const Program& program, std::pair<size_t, size_t> span,
-                  const std::vector<int64_t>& numbers) {
-    int outer = -1;
-    if (program.stages.size() > 1) {
-      outer = static_cast<int>(frames_.size());
-      frames_.push_back({numbers.size() == 1 ? fmt::format("stage {}", numbers[0])
-                                             : fmt::format("stages {}: {} times the same",
-                                                           ranges(numbers), numbers.size()),
-                         -1});
-    }
-    for (size_t i = span.first; i < span.second; ++i) frame_of(i) = outer;
-    for (const Run& run : find_runs(span.first, span.second, kLongestPeriod,
-                                    [this](size_t i, size_t j) { return alike(i, j); })) {
-      const auto inner = static_cast<int>(frames_.size());
-      frames_.push_back({run_title(run), outer});
-      for (size_t i = run.first; i < run.first + run.period; ++i) frame_of(i) = inner;
-      for (size_t i = run.first + run.period; i < run.end(); ++i)
-        replace(i, run.first + (i - run.first) % run.period);
-    }
-  }
-
-  std::string run_title(const Run& run) const {
-    const auto first = layer_of(at(run.first)), last = layer_of(at(run.end() - 1));
-    std::string title = fmt::format("{} times the same", run.times);
-    if (first && last && *last - *first + 1 == static_cast<int64_t>(run.times))
-      title = fmt::format("layers {} to {}: ", *first, *last) + title;
-    return title;
-  }
-
-  int& frame_of(size_t place) { return frame_[static_cast<size_t>(ops_[place])]; }
-
-  const GraphPicture& picture_;
-  const Marks& marks_;
-  std::vector<int32_t> ops_;
-  std::map<int32_t, size_t> places_;  // op -> place in ops_
-  std::map<std::string, size_t> seen_;
-  std::vector<size_t> looks_;  // by place
-  std::vector<int32_t> stands_for_;
-  std::vector<int> frame_;
-  std::vector<Frame> frames_;
-};
-
 class Drawer {
  public:
-  Drawer(const Program& program, const ReportOptions& options)
+  Drawer(const Program& program, const Filter& filter)
       : program_(program),
         picture_(program.picture),
-        marks_(select_marks(program, options)),
-        fold_(program, marks_, select_ops(program, options)) {}
+        short_(program.mesh),
+        marks_(select_marks(program, filter)),
+        fold_(program, marks_, filter.ops()) {
+    diagram_.title = brief(program.model);
+    diagram_.shown = short_(filter.words());
+  }
 
   Diagram run() {
-    diagram_.title = brief(program_.model);
     diagram_.frames = fold_.frames();
-    std::set<int32_t> stages;
+    std::map<int32_t, int> stages;  // that are drawn, and their frames
     for (const int32_t o : fold_.ops())
       if (fold_.drawn(o)) {
         draw_op(o);
-        stages.insert(op(o).stage);
+        stages.emplace(op(o).stage, fold_.stage_frame(o));
       }
-    for (const int32_t s : stages) draw_buckets(marks_.buckets.at(static_cast<size_t>(s)));
+    for (const auto& [stage, frame] : stages) {
+      for (const Mark& m : marks_.batch.at(static_cast<size_t>(stage))) draw_before(m, frame);
+      for (const Mark& m : marks_.buckets.at(static_cast<size_t>(stage))) draw_bucket(m, frame);
+    }
+    draw_after();
     return std::move(diagram_);
   }
 
@@ -210,13 +88,23 @@ class Drawer {
     diagram_.boxes.push_back(std::move(b));
     return diagram_.boxes.size() - 1;
   }
-  void arrow(size_t from, size_t to, std::vector<std::string> lines, bool backward, bool pruned) {
-    if (drawn_arrows_.insert({from, to, backward}).second)
-      diagram_.arrows.push_back({from, to, std::move(lines), backward, pruned});
+  void arrow(Arrow a) {
+    if (drawn_arrows_.insert({a.from, a.to, a.kind}).second)
+      diagram_.arrows.push_back(std::move(a));
+  }
+  void gradient(size_t from, size_t to, std::string text, bool pruned) {
+    std::vector<std::string> lines;
+    if (!text.empty()) lines.push_back(std::move(text));
+    arrow({from, to, std::move(lines), ArrowKind::gradient, pruned, ""});
   }
 
-  std::vector<std::string> describe(int32_t v, const std::string& layout) const {
-    return {fmt::format("{}: {}", brief(value(v).name), words(value(v).shape)), layout};
+  // A value on its way, in a layout.
+  void flow(size_t from, size_t to, int32_t v, const std::string& layout) {
+    Arrow a{from, to, {}, ArrowKind::value, false, ""};
+    const std::string name = brief(value(v).name), drawn = short_(layout);
+    a.lines = {fmt::format("{}: {}", name, words(value(v).shape)), drawn};
+    if (name != value(v).name || drawn != layout) a.tooltip = value(v).name + ": " + layout;
+    arrow(std::move(a));
   }
 
   // What leaves the op that makes a value, or the leaf itself.
@@ -238,11 +126,12 @@ class Drawer {
   }
 
   void draw_op(int32_t o) {
-    const PictureOp& drawn = op(o);
-    if (drawn.kind == "transfer")
+    if (op(o).kind == "transfer")
       draw_transfer(o);
     else
       draw_plain(o);
+    for (const Mark& m : marks(o))
+      if (m.before >= 0) draw_before(m, fold_.frame(o));
   }
 
   void draw_plain(int32_t o) {
@@ -252,9 +141,11 @@ class Drawer {
     b.lines.push_back(name == drawn.kind ? name : drawn.kind + " " + name);
     b.tooltip = drawn.kind + " " + drawn.name + (drawn.module.empty() ? "" : " in " + drawn.module);
     for (const int32_t v : drawn.inputs)
-      if (value(v).parameter)
+      if (value(v).parameter) {
         b.lines.push_back(fmt::format("{}: {}, {}", brief(value(v).name), words(value(v).shape),
-                                      value(v).layout));
+                                      short_(value(v).layout)));
+        b.tooltip += "; " + value(v).name + " " + value(v).layout;
+      }
     const size_t here = op_boxes_[o] = box(std::move(b));
     std::set<int32_t> done;
     for (size_t i = 0; i < drawn.inputs.size(); ++i)
@@ -273,9 +164,12 @@ class Drawer {
           mark.pruned != nullptr, frame};
     b.lines.push_back(fmt::format("{}{} {}", mark.pruned ? "pruned: " : "", to_string(e.phase),
                                   mark.message ? "send, recv" : info(e.op).name));
-    b.lines.push_back(fmt::format("over {}, {}", brief(family.name), bytes(mark)));
+    b.lines.push_back(fmt::format("over {}, {}", brief(short_(family.name)), bytes(mark)));
+    if (mark.calls > 1) b.lines.back() += fmt::format(", {} calls", commas(mark.calls));
+    if (!mark.names.empty()) b.lines.push_back(brief(join(mark.names, ", ")));
     if (mark.pruned) b.lines.push_back(shortened(one_line(mark.pruned->because), 60));
-    b.tooltip = fmt::format("{}: {}", e.tensor, program_.causes.at(e.cause).why);
+    const std::string what = mark.names.empty() ? subject(e) : join(mark.names, ", ");
+    b.tooltip = fmt::format("{} over {}: {}", what, family.name, program_.causes.at(e.cause).why);
     if (mark.pruned) b.tooltip += "; pruned: " + mark.pruned->because;
     return box(std::move(b));
   }
@@ -288,14 +182,16 @@ class Drawer {
     for (const Mark& m : marks(o)) {
       if (m.event->value != v || !is_conversion(m)) continue;
       const size_t collective = mark_box(m, fold_.frame(o));
-      arrow(from, collective, converted ? std::vector<std::string>{} : describe(v, value(v).layout),
-            false, false);
+      if (converted)
+        arrow({from, collective, {}, ArrowKind::value, false, ""});
+      else
+        flow(from, collective, v, value(v).layout);
       from = converted_[key] = collective;
       converted = true;
     }
     if (const auto shared = converted_.find(key); !converted && shared != converted_.end())
       from = shared->second;
-    arrow(from, here, describe(v, consumed), false, false);
+    flow(from, here, v, consumed);
     for (const Mark& m : marks(o))
       if (m.event->value == v && !is_conversion(m)) connect_back(m, o, here, source(v));
   }
@@ -307,8 +203,8 @@ class Drawer {
     const CauseKind kind = program_.causes.at(m.event->cause).kind;
     const bool again = kind == CauseKind::regather || kind == CauseKind::recompute;
     const bool pruned = m.pruned != nullptr;
-    arrow(again ? producer : here, collective, {}, true, pruned);
-    arrow(collective, again ? here : producer, {}, true, pruned);
+    gradient(again ? producer : here, collective, "", pruned);
+    gradient(collective, again ? here : producer, "", pruned);
   }
 
   // Gathers come before the op; what reduces its gradient, and the update, after.
@@ -317,12 +213,14 @@ class Drawer {
       if (m.event->value != v) continue;
       const size_t collective = mark_box(m, fold_.frame(o));
       const bool gather = program_.causes.at(m.event->cause).kind == CauseKind::parameter_gather;
-      const bool forward = m.event->phase == Phase::forward;
-      const std::vector<std::string> name{brief(value(v).name)};
-      if (gather)
-        arrow(collective, here, name, !forward, m.pruned != nullptr);
+      const std::string name = brief(value(v).name);
+      const bool pruned = m.pruned != nullptr;
+      if (gather && m.event->phase == Phase::forward)
+        arrow({collective, here, {name}, ArrowKind::value, pruned, ""});
+      else if (gather)
+        gradient(collective, here, name, pruned);
       else
-        arrow(here, collective, {name[0] + " gradient"}, true, m.pruned != nullptr);
+        gradient(here, collective, name + " gradient", pruned);
     }
   }
 
@@ -342,42 +240,35 @@ class Drawer {
     op_boxes_[o] = *there;
     size_t before = from;
     for (const Mark& m : marks(o)) {  // what is reduced before it is sent
-      if (m.message || !is_conversion(m)) continue;
+      if (m.message || !is_conversion(m) || m.event->value < 0) continue;
       const size_t collective = mark_box(m, fold_.frame(o));
-      arrow(before, collective, describe(v, value(v).layout), false, false);
+      flow(before, collective, v, value(v).layout);
       before = collective;
     }
-    arrow(before, *there, describe(v, drawn.consumed.at(0)), false, false);
+    flow(before, *there, v, drawn.consumed.at(0));
     for (const size_t b : back) {
-      arrow(*there, b, {}, true, false);
-      arrow(b, from, {}, true, false);
+      gradient(*there, b, "", false);
+      gradient(b, from, "", false);
     }
     for (const Mark& m : marks(o))
-      if (!m.message && !is_conversion(m)) connect_back(m, o, *there, from);
+      if (!m.message && !is_conversion(m) && m.event->value >= 0) connect_back(m, o, *there, from);
+  }
+
+  // What the framework sends before an op, of no value of the graph.
+  void draw_before(const Mark& m, int frame) {
+    const auto at = op_boxes_.find(fold_.stands_for(m.before));
+    if (at == op_boxes_.end()) return;
+    const size_t next = at->second;
+    arrow({mark_box(m, frame), next, {}, ArrowKind::order, false, ""});
   }
 
   // Buckets hold parameters of many layers: one box for all of a stage that are of one kind.
-  void draw_buckets(const std::vector<const Event*>& events) {
-    struct Sum {
-      Mark mark;
-      size_t calls = 0, members = 0;
-    };
-    std::map<std::tuple<Phase, size_t, Collective>, Sum> sums;
-    for (const Event* e : events) {
-      Sum& sum = sums[{e->phase, e->family, e->op}];
-      if (sum.calls++ == 0) sum.mark = {e, nullptr, e->volume.input_bytes, 0, false};
-      sum.members += std::max<size_t>(e->members.size(), 1);
-      sum.mark.least = std::min(sum.mark.least, e->volume.input_bytes);
-      sum.mark.most = std::max(sum.mark.most, e->volume.input_bytes);
-    }
-    for (const auto& [key, sum] : sums) {
-      const std::optional<size_t> from = shown_user(*sum.mark.event);
-      if (!from) continue;
-      const size_t collective = mark_box(sum.mark, diagram_.boxes[*from].frame);
-      diagram_.boxes[collective].lines.push_back(fmt::format(
-          "{} call{}, {} tensors in all", sum.calls, sum.calls == 1 ? "" : "s", sum.members));
-      arrow(*from, collective, {"gradients"}, true, false);
-    }
+  void draw_bucket(const Mark& m, int frame) {
+    const std::optional<size_t> from = shown_user(*m.event);
+    if (!from) return;
+    const size_t collective = mark_box(m, frame);
+    diagram_.boxes[collective].lines.push_back(fmt::format("{} tensors in all", commas(m.tensors)));
+    gradient(*from, collective, "gradients", m.pruned != nullptr);
   }
 
   std::optional<size_t> shown_user(const Event& e) const {
@@ -386,20 +277,75 @@ class Drawer {
     return at == op_boxes_.end() ? std::nullopt : std::optional(at->second);
   }
 
+  // What the framework does once a step, in its order.
+  void draw_after() {
+    if (marks_.after.empty()) return;
+    const auto frame = static_cast<int>(diagram_.frames.size());
+    diagram_.frames.push_back({"after the last backward", -1});
+    std::optional<size_t> before;
+    for (const Mark& m : marks_.after) {
+      const size_t here = mark_box(m, frame);
+      if (!m.stages.empty() && program_.pipeline_ranks > 1)
+        diagram_.boxes[here].lines.push_back(
+            fmt::format("stage{} {}", m.stages.size() == 1 ? "" : "s", ranges(m.stages)));
+      if (before) arrow({*before, here, {}, ArrowKind::order, false, ""});
+      before = here;
+    }
+  }
+
   const Program& program_;
   const GraphPicture& picture_;
+  const ShortNames short_;
   const Marks marks_;
   const Folding fold_;
   Diagram diagram_;
   std::map<int32_t, size_t> op_boxes_, leaf_boxes_;
   std::map<std::pair<int32_t, std::string>, size_t> converted_;
-  std::set<std::tuple<size_t, size_t, bool>> drawn_arrows_;
+  std::set<std::tuple<size_t, size_t, ArrowKind>> drawn_arrows_;
 };
+
+// What a kind of box is called where Graphviz or Mermaid draws it, and what it stands for.
+struct Meaning {
+  BoxKind kind;
+  std::string_view graphviz, mermaid, what;
+};
+constexpr Meaning kMeanings[] = {
+    {BoxKind::op, "box", "box", "op"},
+    {BoxKind::forward, "rounded", "rounded ends", "forward collective"},
+    {BoxKind::recompute, "parallelogram", "parallelogram", "recomputed collective"},
+    {BoxKind::backward, "hexagon", "hexagon", "backward collective"},
+    {BoxKind::grad_sync, "octagon", "doubled sides", "gradient sync"},
+    {BoxKind::step, "note", "trapezium", "optimizer step"},
+};
+
+std::vector<std::string> legend_of(const Diagram& d, Drawn drawn) {
+  const bool mermaid = drawn == Drawn::by_mermaid;
+  const auto any = [](const auto& list, const auto& is) {
+    return std::any_of(list.begin(), list.end(), is);
+  };
+  const auto arrows = [&](ArrowKind kind) {
+    return any(d.arrows, [&](const Arrow& a) { return a.kind == kind; });
+  };
+  std::vector<std::string> legend;
+  for (const Meaning& m : kMeanings)
+    if (any(d.boxes, [&](const Box& b) { return b.kind == m.kind; }))
+      legend.push_back(fmt::format("{}: {}", mermaid ? m.mermaid : m.graphviz, m.what));
+  if (any(d.boxes, [](const Box& b) { return b.pruned; }))
+    legend.emplace_back("dashed outline: pruned");
+  if (arrows(ArrowKind::value)) legend.emplace_back("solid arrow: values");
+  if (arrows(ArrowKind::gradient))
+    legend.emplace_back(mermaid ? "dotted arrow: gradients" : "dashed arrow: gradients");
+  if (arrows(ArrowKind::order))
+    legend.emplace_back(mermaid ? "line without head: order" : "dotted arrow: order");
+  legend.emplace_back("shapes: of the whole mesh, one microbatch");
+  legend.emplace_back("B: input bytes of one rank and call");
+  return legend;
+}
 
 }  // namespace
 
 Diagram draw_program(const Program& program, const ReportOptions& options) {
-  Diagram diagram = Drawer(program, options).run();
+  Diagram diagram = Drawer(program, Filter(program, options)).run();
   if (options.most_boxes == 0 || diagram.boxes.size() <= options.most_boxes) return diagram;
   throw TooMuchToDraw(
       "shape2trace",
@@ -410,9 +356,16 @@ Diagram draw_program(const Program& program, const ReportOptions& options) {
         "too-many-boxes"}});
 }
 
-std::string_view diagram_legend() {
-  return "box: op; rounded: forward collective; hexagon: backward collective; octagon: gradient "
-         "sync; dashed outline: pruned; solid arrow: values; dashed arrow: gradients";
+// Two phrases of the legend a line, so that a small graph stays narrow.
+std::string diagram_heading(const Diagram& diagram, Drawn drawn) {
+  std::string text = diagram.title;
+  if (!diagram.shown.empty()) text += "\n" + diagram.shown;
+  bool second = true;
+  for (const std::string& phrase : legend_of(diagram, drawn)) {
+    second = !second;
+    text += (second ? "; " : "\n") + phrase;
+  }
+  return text;
 }
 
 }  // namespace s2t

@@ -34,11 +34,18 @@ struct Box {
   int frame = -1;
 };
 
+enum class ArrowKind : uint8_t {
+  value,
+  gradient,
+  order,  // no data of the graph: what comes first
+};
+
 struct Arrow {
   size_t from = 0, to = 0;  // boxes, in the direction in which the data goes
   std::vector<std::string> lines;
-  bool backward = false;  // a gradient
+  ArrowKind kind = ArrowKind::value;
   bool pruned = false;
+  std::string tooltip;  // full names, if the lines had to shorten them
 };
 
 struct Frame {
@@ -48,6 +55,7 @@ struct Frame {
 
 struct Diagram {
   std::string title;
+  std::string shown;  // what the filters leave in, or empty
   std::vector<Box> boxes;
   std::vector<Arrow> arrows;
   std::vector<Frame> frames;  // parents first
@@ -59,7 +67,9 @@ Diagram draw_program(const Program& program, const ReportOptions& options);
 std::string diagram_dot(const Diagram& diagram, const Mesh& mesh);
 std::string diagram_mermaid(const Diagram& diagram, const Mesh& mesh);
 
-// What the boxes and lines mean, one sentence.
-std::string_view diagram_legend();
+// The title, what the filters leave in, and what the boxes and lines that are there mean: lines, in
+// the words of either language.
+enum class Drawn : uint8_t { by_graphviz, by_mermaid };
+std::string diagram_heading(const Diagram& diagram, Drawn drawn);
 
 }  // namespace s2t

@@ -22,7 +22,7 @@ const Look& look(BoxKind kind) {
       {"backward", "hexagon", "bold"},
       {"recompute", "parallelogram", "bold"},
       {"grad_sync", "octagon", "bold"},
-      {"step", "trapezium", "bold"},
+      {"step", "note", "bold"},
   };
   return kLooks[static_cast<size_t>(kind)];
 }
@@ -34,15 +34,12 @@ std::string joined(const std::vector<std::string>& lines, std::string_view inden
   return text;
 }
 
-// Two clauses of the legend a line, so that a small graph stays narrow.
-std::string heading(const Diagram& diagram) {
-  std::string text = diagram.title + "\n";
-  bool second = false;
-  for (const char c : diagram_legend()) {
-    text += c == ';' && second ? '\n' : c;
-    second ^= c == ';';
-  }
-  return text;
+std::string_view line_style(ArrowKind kind) {
+  return kind == ArrowKind::value ? "solid" : kind == ArrowKind::gradient ? "dashed" : "dotted";
+}
+
+std::string_view line_class(ArrowKind kind) {
+  return kind == ArrowKind::value ? "value" : kind == ArrowKind::gradient ? "gradient" : "order";
 }
 
 class Writer {
@@ -54,7 +51,7 @@ class Writer {
     out_ += fmt::format(
         "  graph [label={}, labelloc=t, fontname=\"sans-serif\", fontsize=12, "
         "bgcolor=white, rankdir=TB, nodesep=0.3, ranksep=0.35];\n",
-        dot_string(heading(d_)));
+        dot_string(diagram_heading(d_, Drawn::by_graphviz)));
     out_ +=
         "  node [fontname=\"sans-serif\", fontsize=11, margin=\"0.14,0.07\", color=\"#444444\", "
         "fillcolor=\"#f2f2f2\"];\n";
@@ -89,20 +86,25 @@ class Writer {
         fmt::format("{}n{} [label={}, shape={}, style=\"{}\", class=\"{}{}\"", indent, index,
                     dot_string(joined(b.lines)), l.shape, style, l.name, b.pruned ? " pruned" : "");
     if (l.shape == "hexagon" || l.shape == "octagon") out_ += ", margin=\"0.02,0.02\"";
-    if (!b.axis.empty()) out_ += fmt::format(", color=\"{}\"", axis_color(mesh_, b.axis));
+    if (!b.axis.empty()) out_ += fmt::format(", color=\"{}\"", axis_look(mesh_, b.axis).color);
     if (!b.tooltip.empty()) out_ += ", tooltip=" + dot_string(b.tooltip);
     out_ += "];\n";
   }
 
   // Gradients go against the values; `dir=back` keeps the ranks of the values.
   void arrow(const Arrow& a) {
-    const bool up = a.backward && a.from > a.to;
+    const bool up = a.kind == ArrowKind::gradient && a.from > a.to;
     out_ += fmt::format("  n{} -> n{} [", up ? a.to : a.from, up ? a.from : a.to);
     if (!a.lines.empty()) out_ += "label=" + dot_string(joined(a.lines, "  ")) + ", ";
-    out_ += fmt::format("style={}, class=\"{}{}\"", a.backward ? "dashed" : "solid",
-                        a.backward ? "gradient" : "value", a.pruned ? " pruned" : "");
-    if (!a.backward) out_ += ", weight=8";  // values run straight down
+    out_ += fmt::format("style={}, class=\"{}{}\"", line_style(a.kind), line_class(a.kind),
+                        a.pruned ? " pruned" : "");
+    if (a.kind == ArrowKind::value) out_ += ", weight=8";  // values run straight down
+    if (a.kind == ArrowKind::order) out_ += ", arrowhead=vee";
     if (up) out_ += ", dir=back";
+    if (!a.tooltip.empty()) {
+      const std::string tooltip = dot_string(a.tooltip);
+      out_ += fmt::format(", edgetooltip={}, labeltooltip={}", tooltip, tooltip);
+    }
     if (a.pruned) out_ += ", color=\"#999999\"";
     out_ += "];\n";
   }

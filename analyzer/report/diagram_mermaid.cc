@@ -25,16 +25,20 @@ std::string joined(const std::vector<std::string>& lines) {
   return mermaid_string(text);
 }
 
+std::string_view line(ArrowKind kind) {
+  return kind == ArrowKind::value ? "-->" : kind == ArrowKind::gradient ? "-.->" : "---";
+}
+
 class Writer {
  public:
   Writer(const Diagram& diagram, const Mesh& mesh) : d_(diagram), mesh_(mesh) {}
 
   std::string text() {
     out_ = "flowchart TD\n";
-    out_ += fmt::format("  %% {}\n", diagram_legend());
+    out_ += fmt::format("  legend[{}]\n", mermaid_string(diagram_heading(d_, Drawn::by_mermaid)));
     frame(-1, "  ");
     for (const Arrow& a : d_.arrows) {
-      out_ += fmt::format("  n{} {}", a.from, a.backward ? "-.->" : "-->");
+      out_ += fmt::format("  n{} {}", a.from, line(a.kind));
       if (!a.lines.empty()) out_ += "|" + joined(a.lines) + "|";
       out_ += fmt::format(" n{}\n", a.to);
     }
@@ -62,8 +66,9 @@ class Writer {
     for (size_t b = 0; b < d_.boxes.size(); ++b) {
       const Box& box = d_.boxes[b];
       if (box.axis.empty()) continue;
-      out_ += fmt::format("  style n{} stroke:{},stroke-width:2px{}\n", b,
-                          axis_color(mesh_, box.axis), box.pruned ? ",stroke-dasharray:5 5" : "");
+      out_ +=
+          fmt::format("  style n{} stroke:{},stroke-width:2px{}\n", b,
+                      axis_look(mesh_, box.axis).color, box.pruned ? ",stroke-dasharray:5 5" : "");
     }
   }
 

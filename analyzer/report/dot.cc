@@ -1,5 +1,8 @@
 #include "analyzer/report/dot.h"
 
+#include <fmt/format.h>
+
+#include "analyzer/base/text.h"
 #include "analyzer/report/json_writer.h"
 
 namespace s2t {
@@ -38,6 +41,22 @@ std::string mermaid_string(std::string_view text) {
       out += is_control(c) ? ' ' : c;
   }
   return out + "\"";
+}
+
+std::string mermaid_excess(std::string_view text) {
+  constexpr size_t kMostText = 50'000, kMostEdges = 500;
+  size_t edges = 0;
+  for (const std::string_view link : {" -->", " -.->", " ---", " -.-|"})
+    for (size_t at = text.find(link); at != std::string_view::npos; at = text.find(link, at + 1))
+      ++edges;
+  std::string excess;
+  if (text.size() > kMostText)
+    excess = fmt::format("{} characters, by default {} at most (maxTextSize)", commas(text.size()),
+                         commas(kMostText));
+  if (edges > kMostEdges)
+    excess += fmt::format("{}{} edges, by default {} at most (maxEdges)",
+                          excess.empty() ? "" : "; ", edges, kMostEdges);
+  return excess;
 }
 
 }  // namespace s2t

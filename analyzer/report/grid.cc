@@ -7,6 +7,8 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/program/listing.h"
+#include "analyzer/report/short_names.h"
+#include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 
 namespace s2t {
@@ -15,6 +17,8 @@ std::vector<Axis> drawn_axes(const Mesh& mesh, bool expert) {
   std::vector<Axis> axes = expert ? expert_axes(mesh) : dense_axes(mesh);
   std::erase_if(axes, [](const Axis& a) { return a.size == 1; });
   std::reverse(axes.begin(), axes.end());
+  const ShortNames brief(mesh);
+  for (Axis& a : axes) a.name = brief(a.name);
   return axes;
 }
 
@@ -47,9 +51,9 @@ std::string coordinates_text(const Mesh& mesh, const std::vector<Axis>& fastest_
 std::string family_text(const Program& program, const Family& family, std::optional<Rank> rank) {
   const Mesh& mesh = program.mesh;
   const int64_t groups = mesh.group_count(family), size = mesh.group_size(family);
-  std::string text =
-      fmt::format("{}: {} group{} of {}", family.name, commas(static_cast<Count>(groups)),
-                  groups == 1 ? "" : "s", commas(static_cast<Count>(size)));
+  std::string text = fmt::format(
+      "{}: {} group{} of {}", shortened(ShortNames(mesh)(family.name), 40),
+      commas(static_cast<Count>(groups)), groups == 1 ? "" : "s", commas(static_cast<Count>(size)));
   if (const auto stride = mesh.stride(family); stride && size > 1)
     text += fmt::format(", stride {}", commas(static_cast<Count>(*stride)));
   if (!rank) return text + "; the first is " + rank_list(first_group(mesh, family), 8);

@@ -12,6 +12,7 @@
 namespace s2t {
 
 // Axes of more than one rank, fastest first: those of the dense, or of the expert factorisation.
+// Their names are short ones (short_names.h), as in all texts of this file.
 std::vector<Axis> drawn_axes(const Mesh& mesh, bool expert);
 
 // Rank distance between neighbours along an axis.

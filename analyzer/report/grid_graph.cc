@@ -8,8 +8,11 @@
 #include "analyzer/base/text.h"
 #include "analyzer/report/dot.h"
 #include "analyzer/report/grid.h"
+#include "analyzer/report/json_writer.h"
 #include "analyzer/report/palette.h"
 #include "analyzer/report/report.h"
+#include "analyzer/report/short_names.h"
+#include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 
 namespace s2t {
@@ -17,7 +20,7 @@ namespace {
 
 struct Link {
   int64_t from = 0, to = 0;
-  std::string axis;
+  size_t axis = 0;     // of Lattice::axes
   bool skips = false;  // ranks between are left out
 };
 
@@ -28,13 +31,14 @@ struct Lattice {
 };
 
 // From `base` along one axis.
-void add_line(Lattice& lattice, const Mesh& mesh, const Axis& axis, int64_t base) {
+void add_line(Lattice& lattice, const Mesh& mesh, size_t along, int64_t base) {
+  const Axis& axis = lattice.axes[along];
   const int64_t stride = axis_stride(mesh, axis);
   const auto shown = shown_coordinates(axis.size, shows_all_ranks(mesh) ? axis.size : 8);
   for (size_t i = 0; i < shown.size(); ++i) {
     lattice.ranks.insert(base + shown[i] * stride);
     if (i > 0)
-      lattice.links.push_back({base + shown[i - 1] * stride, base + shown[i] * stride, axis.name,
+      lattice.links.push_back({base + shown[i - 1] * stride, base + shown[i] * stride, along,
                                shown[i] - shown[i - 1] > 1});
   }
 }
@@ -44,10 +48,10 @@ Lattice lattice_of(const Mesh& mesh, bool expert) {
   lattice.axes = drawn_axes(mesh, expert);
   lattice.ranks.insert(0);
   const int64_t last = shows_all_ranks(mesh) ? mesh.world() : 1;
-  for (const Axis& axis : lattice.axes)
+  for (size_t a = 0; a < lattice.axes.size(); ++a)
     for (int64_t r = 0; r < last; ++r)
-      if (mesh.coordinate(Rank(static_cast<int32_t>(r)), axis.atoms) == 0)
-        add_line(lattice, mesh, axis, r);
+      if (mesh.coordinate(Rank(static_cast<int32_t>(r)), lattice.axes[a].atoms) == 0)
+        add_line(lattice, mesh, a, r);
   return lattice;
 }
 
@@ -58,6 +62,14 @@ std::string label(const Mesh& mesh, const Lattice& lattice, int64_t rank) {
 
 std::string heading(const Program& program, const Lattice& lattice, bool expert) {
   return (expert ? "experts: " : "") + world_text(program.mesh, lattice.axes);
+}
+
+// What short names of axes stand for, a line each; "" if none had to be shortened.
+std::string long_names(const Mesh& mesh, std::string_view before) {
+  std::string text;
+  for (const auto& [brief, name] : ShortNames(mesh).list())
+    text += fmt::format("{}{}: {}\n", before, brief, name);
+  return text;
 }
 
 // The first lattice is of the dense axes, the second, if there is one, of the expert axes.
@@ -74,12 +86,13 @@ void dot_lattice(const Program& program, const Lattice& l, size_t index, std::st
   for (const int64_t rank : l.ranks)
     out += fmt::format("    g{}r{} [label={}];\n", index, rank, dot_string(label(mesh, l, rank)));
   for (const Link& link : l.links) {
-    const bool row = link.axis == l.axes.front().name;
-    out += fmt::format("    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}]{};\n",
-                       row ? "{ rank=same; " : "", index, link.from, index, link.to,
-                       dot_string(link.skips ? link.axis + " \u22ef" : link.axis),
-                       axis_color(mesh, link.axis), axis_color(mesh, link.axis),
-                       link.skips ? ", style=dashed" : "", row ? " }" : "");
+    const bool row = link.axis == 0;
+    out += fmt::format(
+        "    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}]{};\n",
+        row ? "{ rank=same; " : "", index, link.from, index, link.to,
+        dot_string(link.skips ? l.axes[link.axis].name + " \u22ef" : l.axes[link.axis].name),
+        axis_look(mesh, l.axes[link.axis]).color, axis_look(mesh, l.axes[link.axis]).color,
+        link.skips ? ", style=dashed" : "", row ? " }" : "");
   }
   out += "  }\n";
 }
@@ -92,26 +105,27 @@ void mermaid_lattice(const Program& program, const Lattice& l, size_t index, siz
     out += fmt::format("    g{}r{}[{}]\n", index, rank, mermaid_string(label(mesh, l, rank)));
   for (const Link& link : l.links)
     out += fmt::format("    g{}r{} {}|{}| g{}r{}\n", index, link.from, link.skips ? "-.-" : "---",
-                       mermaid_string(link.axis), index, link.to);
+                       mermaid_string(l.axes[link.axis].name), index, link.to);
   out += "  end\n";
   for (const Link& link : l.links)
     out += fmt::format("  linkStyle {} stroke:{},stroke-width:3px\n", links++,
-                       axis_color(mesh, link.axis));
+                       axis_look(mesh, l.axes[link.axis]).color);
 }
 
 }  // namespace
 
 void write_groups_dot(const Program& program, const ReportOptions& options, std::ostream& out) {
   check_rank(program, options.rank);
-  std::string legend = program.model;
+  std::string legend = shortened(one_line(valid_utf8(program.model)), 80);
   for (const Family& family : program.families)
     legend += "\n" + family_text(program, family, options.rank);
+  const std::string names = long_names(program.mesh, "");
   std::string text = fmt::format(
       "digraph groups {{\n  graph [label={}, labelloc=b, fontname=\"sans-serif\", rankdir=TB, "
-      "newrank=true];\n"
+      "newrank=true{}];\n"
       "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n"
       "  edge [dir=none, penwidth=3, fontname=\"sans-serif\", fontsize=10];\n",
-      dot_string(legend));
+      dot_string(legend), names.empty() ? "" : ", tooltip=" + dot_string(names));
   size_t index = 0;
   for (const Lattice& l : lattices(program.mesh)) dot_lattice(program, l, index++, text);
   out << text << "}\n";
@@ -119,7 +133,7 @@ void write_groups_dot(const Program& program, const ReportOptions& options, std:
 
 void write_groups_mermaid(const Program& program, const ReportOptions& options, std::ostream& out) {
   check_rank(program, options.rank);
-  std::string text = "flowchart TD\n";
+  std::string text = "flowchart TD\n" + long_names(program.mesh, "  %% ");
   size_t index = 0, links = 0;
   for (const Lattice& l : lattices(program.mesh)) mermaid_lattice(program, l, index++, links, text);
   text += "  subgraph legend[\"process groups in creation order\"]\n";

@@ -13,6 +13,7 @@
 #include "analyzer/report/page.h"
 #include "analyzer/report/palette.h"
 #include "analyzer/report/report.h"
+#include "analyzer/report/short_names.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 #include "analyzer/report/xml.h"
@@ -21,7 +22,8 @@ namespace s2t {
 namespace {
 
 // px. A glyph of the monospace font at 12 px is at most 7.5 wide.
-constexpr double kGlyph = 7.5, kCellHeight = 42, kGap = 40, kMargin = 16, kTitle = 22, kLine = 20;
+constexpr double kGlyph = 7.5, kCellHeight = 42, kGap = 40, kMargin = 16, kTitle = 22, kLine = 20,
+                 kSwatch = 40;
 
 constexpr std::string_view kStyle =
     "<style>"
@@ -30,14 +32,21 @@ constexpr std::string_view kStyle =
     ".s2t-groups .cell{fill:#f4f4f4;stroke:#555}.s2t-groups .fold{fill:#fafafa;stroke:#999}"
     ".s2t-groups .here{fill:#fff3c4;stroke:#222;stroke-width:2.5}"
     ".s2t-groups .frame{fill:none;stroke:#999}.s2t-groups .m{text-anchor:middle}"
-    ".s2t-groups .head{font-weight:bold}"
+    ".s2t-groups .head{font-weight:bold}.s2t-groups .end{fill:#f4f4f4;stroke:#555}"
     "@media(prefers-color-scheme:dark){.s2t-groups .paper{fill:#16181c}.s2t-groups .t{fill:#eee}"
     ".s2t-groups .cell{fill:#262a30;stroke:#aaa}.s2t-groups .fold{fill:#1d2025;stroke:#777}"
-    ".s2t-groups .here{fill:#4a3f10;stroke:#fff}}"
+    ".s2t-groups .here{fill:#4a3f10;stroke:#fff}.s2t-groups .end{fill:#262a30;stroke:#aaa}}"
     "</style>";
 
 double width_of(std::string_view text) {
   return static_cast<double>(display_width(text)) * kGlyph;
+}
+
+std::string stroke(const AxisLook& look, double x1, double y1, double x2, double y2, double width) {
+  return fmt::format(
+      "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n", x1,
+      y1, x2, y2, look.color, width,
+      look.dashes.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", look.dashes));
 }
 
 struct Size {
@@ -53,6 +62,7 @@ class Grid {
     for (const Axis& a : axes_)
       longest = std::max(longest, fmt::format("{} {}", a.name, a.size),
                          [](const auto& x, const auto& y) { return x.size() < y.size(); });
+    for (const Axis& a : axes_) gap_ = std::max(gap_, width_of(a.name) + 10);
     cell_width_ =
         std::max({width_of(longest), width_of(fmt::format("rank {}", mesh_.world())), 60.0}) + 16;
   }
@@ -83,18 +93,18 @@ class Grid {
     const int64_t dy = axes_.size() < 2 ? 0 : axis_stride(mesh_, axes_[1]);
     for (size_t r = 0; r < rows.size(); ++r)
       for (size_t c = 0; c < columns.size(); ++c) {
-        const double cx = x + static_cast<double>(c) * (cell_width_ + kGap);
-        const double cy = y + static_cast<double>(r) * (kCellHeight + kGap);
+        const double cx = x + static_cast<double>(c) * (cell_width_ + gap_);
+        const double cy = y + static_cast<double>(r) * (kCellHeight + gap_);
         cell(base + rows[r] * dy + columns[c] * dx, cx, cy);
         if (c > 0)
-          bar(0, cx - kGap, cy + kCellHeight / 2, cx, cy + kCellHeight / 2,
+          bar(0, cx - gap_, cy + kCellHeight / 2, cx, cy + kCellHeight / 2,
               columns[c] - columns[c - 1], r == 0);
         if (r > 0)
-          bar(1, cx + cell_width_ / 2, cy - kGap, cx + cell_width_ / 2, cy, rows[r] - rows[r - 1],
+          bar(1, cx + cell_width_ / 2, cy - gap_, cx + cell_width_ / 2, cy, rows[r] - rows[r - 1],
               c == 0);
       }
     const auto n = static_cast<double>(columns.size()), m = static_cast<double>(rows.size());
-    return {n * cell_width_ + (n - 1) * kGap, m * kCellHeight + (m - 1) * kGap};
+    return {n * cell_width_ + (n - 1) * gap_, m * kCellHeight + (m - 1) * gap_};
   }
 
   void cell(int64_t rank, double x, double y) {
@@ -113,7 +123,7 @@ class Grid {
     const std::vector<int64_t> slots = shown(axis);
     Size total, before;
     for (size_t i = 0; i < slots.size(); ++i) {
-      const double at = i == 0 ? 0 : (right ? total.w : total.h) + kGap;
+      const double at = i == 0 ? 0 : (right ? total.w : total.h) + gap_;
       const double fx = right ? x + at : x, fy = right ? y : y + at;
       const int64_t first = base + slots[i] * stride;
       const Size inner = all_ || i == 0
@@ -124,9 +134,9 @@ class Grid {
       rect("frame", fx, fy, framed.w, framed.h, 8);
       words("t", fx + 10, fy + 15, title);
       if (i > 0 && right)
-        bar(axis, fx - kGap, y + kTitle + 14, fx, y + kTitle + 14, slots[i] - slots[i - 1], true);
+        bar(axis, fx - gap_, y + kTitle + 14, fx, y + kTitle + 14, slots[i] - slots[i - 1], true);
       else if (i > 0)
-        bar(axis, x + 40, fy - kGap, x + 40, fy, slots[i] - slots[i - 1], true);
+        bar(axis, x + 40, fy - gap_, x + 40, fy, slots[i] - slots[i - 1], true);
       total.w = right ? at + framed.w : std::max(total.w, framed.w);
       total.h = right ? std::max(total.h, framed.h) : at + framed.h;
       if (i == 0) before = inner;
@@ -145,18 +155,12 @@ class Grid {
   }
 
   void bar(size_t axis, double x1, double y1, double x2, double y2, int64_t steps, bool named) {
-    static constexpr std::string_view kDashes[] = {"",    "7 3", "2 3", "9 3 2 3",
-                                                   "4 4", "1 4", "12 4"};
     const bool flat = y1 == y2;
-    body_ += fmt::format(
-        "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n", x1,
-        y1, x2, y2, axis_color(mesh_, axes_[axis].name), steps == 1 ? 5 : 3,
-        kDashes[axis % 7].empty() ? ""
-                                  : fmt::format(" stroke-dasharray=\"{}\"", kDashes[axis % 7]));
+    body_ += stroke(axis_look(mesh_, axes_[axis]), x1, y1, x2, y2, steps == 1 ? 5 : 3);
     const std::string name = steps > 1 ? "\u22ef" : axes_[axis].name;
     if (!named && steps == 1) return;
     if (flat)
-      words("t m", (x1 + x2) / 2, y1 - 7, shortened(name, 5));
+      words("t m", (x1 + x2) / 2, y1 - 7, name);
     else
       words("t", x1 + 7, (y1 + y2) / 2 + 4, name);
   }
@@ -175,13 +179,14 @@ class Grid {
   const std::vector<Axis> axes_;
   std::optional<Rank> here_;
   bool all_;
-  double cell_width_ = 80;
+  double cell_width_ = 80, gap_ = kGap;
   std::string body_;
 };
 
 class Picture {
  public:
-  Picture(const Program& program, std::optional<Rank> here) : program_(program), here_(here) {}
+  Picture(const Program& program, std::optional<Rank> here)
+      : program_(program), short_(program.mesh), here_(here) {}
 
   std::string text() {
     line("t head", shortened(one_line(valid_utf8(program_.model)), 80));
@@ -201,10 +206,13 @@ class Picture {
   }
 
  private:
-  void line(std::string_view style, const std::string& text, double x = kMargin) {
+  void line(std::string_view style, const std::string& text, double x = kMargin,
+            const std::string& title = "") {
     y_ += kLine;
-    body_ += fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>\n", style, x, y_,
-                         xml_escaped(text));
+    const std::string drawn = fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style,
+                                          x, y_, xml_escaped(text));
+    body_ += title.empty() ? drawn + "\n"
+                           : fmt::format("<g><title>{}</title>{}</g>\n", xml_escaped(title), drawn);
     width_ = std::max(width_, x + width_of(text) + kMargin);
   }
 
@@ -218,15 +226,27 @@ class Picture {
     width_ = std::max(width_, size.w + 2 * kMargin);
   }
 
+  // A stroke for each axis that the group spans; with ends if it is not the group of the axis.
   void legend(const Family& family) {
-    const std::string_view color =
-        axis_color(program_.mesh, family.axes.empty() ? "" : family.axes.front());
-    line("t", family_text(program_, family, here_), kMargin + 30);
-    body_ += fmt::format("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"20\" height=\"8\"/>\n", color,
-                         kMargin, y_ - 8);
+    line("t", family_text(program_, family, here_), kMargin + kSwatch + 10, full(family.name));
+    const auto n = static_cast<double>(family.axes.size());
+    const double thick = std::min(5.0, 14 / std::max(n, 1.0) - 1), middle = y_ - 4;
+    for (size_t i = 0; i < family.axes.size(); ++i) {
+      const double y = middle + (static_cast<double>(i) - (n - 1) / 2) * (thick + 1);
+      body_ +=
+          stroke(axis_look(program_.mesh, family.axes[i]), kMargin, y, kMargin + kSwatch, y, thick);
+    }
+    const bool of_axis = family.axes.size() != 1 || family.name == family.axes.front();
+    if (family.members.empty() && of_axis) return;
+    for (const double x : {kMargin + 3, kMargin + kSwatch - 3})
+      body_ += fmt::format("<circle class=\"end\" cx=\"{}\" cy=\"{}\" r=\"5\"/>\n", x, middle);
   }
 
+  // The name, if the picture shortens it.
+  std::string full(const std::string& name) const { return short_(name) == name ? "" : name; }
+
   const Program& program_;
+  const ShortNames short_;
   std::optional<Rank> here_;
   double y_ = 4, width_ = 0;
   std::string body_;

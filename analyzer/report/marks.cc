@@ -1,70 +1,22 @@
 #include "analyzer/report/marks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cctype>
+#include <map>
 #include <set>
 
-#include "analyzer/base/text.h"
-#include "analyzer/report/words.h"
+#include "analyzer/program/owner.h"
 
 namespace s2t {
 namespace {
 
-[[noreturn]] void refuse(std::string flag, std::string found, std::string expected,
-                         std::string advice, std::string slug) {
-  throw UserError("shape2trace", {{std::move(flag), std::move(found), std::move(expected),
-                                   std::move(advice), std::move(slug)}});
-}
-
-std::optional<Phase> phase_of(const std::string& word) {
-  if (word.empty()) return std::nullopt;
-  std::vector<std::string> names;
-  for (const Phase p :
-       {Phase::forward, Phase::backward, Phase::recompute, Phase::grad_sync, Phase::step}) {
-    if (to_string(p) == word) return p;
-    names.emplace_back(to_string(p));
-  }
-  refuse("--phase", "no phase is named " + quoted(word), "one of " + quoted_list(names),
-         did_you_mean(word, names), "bad-option");
-}
-
-void check_axis(const Program& program, const std::string& axis) {
-  const std::vector<std::string> names = program.mesh.axis_names();
-  if (axis.empty() || std::find(names.begin(), names.end(), axis) != names.end()) return;
-  refuse("--axis", "the mesh has no axis " + quoted(axis), "one of " + quoted_list(names),
-         did_you_mean(axis, names), "unknown-axis");
-}
-
-// "3" or "2-5".
-std::optional<std::pair<int64_t, int64_t>> layer_range(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  const auto number = [&](const std::string& digits) -> int64_t {
-    const bool good = !digits.empty() && digits.size() <= 9 &&
-                      std::all_of(digits.begin(), digits.end(),
-                                  [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!good)
-      refuse("--layers", quoted(text) + " is no range of layers", "\"3\" or \"2-5\"", "",
-             "bad-option");
-    return std::stoll(digits);
-  };
-  const size_t dash = text.find('-');
-  const int64_t first = number(text.substr(0, dash));
-  return std::pair{first, dash == std::string::npos ? first : number(text.substr(dash + 1))};
-}
-
 class Marker {
  public:
-  Marker(const Program& program, const ReportOptions& options)
-      : program_(program),
-        rank_(options.rank),
-        axis_(options.axis),
-        phase_(phase_of(options.phase)) {
-    check_rank(program, rank_);
-    check_axis(program, axis_);
+  Marker(const Program& program, const Filter& filter) : program_(program), filter_(filter) {
     marks_.at.resize(program.picture.ops.size());
     marks_.buckets.resize(program.stages.size());
+    marks_.batch.resize(program.stages.size());
+    for (size_t o = 0; o < program.picture.ops.size(); ++o)
+      ops_.emplace(std::pair{program.picture.ops[o].stage, program.picture.ops[o].name}, o);
   }
 
   Marks run() {
@@ -79,6 +31,7 @@ class Marker {
     }
     for (const Event& e : program_.after) add(e, nullptr);
     for (const Pruned& p : program_.pruned) add(p.event, &p);
+    count_repeats(marks_.after);
     return std::move(marks_);
   }
 
@@ -95,98 +48,106 @@ class Marker {
   // The two ends of a border list their messages in the same order.
   void messages(const std::vector<Event>& sends, const std::vector<Event>& receives) {
     for (size_t i = 0; i < sends.size(); ++i)
-      if (!rank_ || contains(receives.at(i).ranks, program_.mesh, *rank_) || issues(sends[i]))
-        add_wanted(sends[i], nullptr);
-  }
-
-  bool issues(const Event& e) const { return !rank_ || contains(e.ranks, program_.mesh, *rank_); }
-
-  bool wanted(const Event& e) const {
-    const std::vector<std::string>& axes = program_.families[e.family].axes;
-    return (!phase_ || e.phase == *phase_) &&
-           (axis_.empty() || std::find(axes.begin(), axes.end(), axis_) != axes.end());
+      if (filter_.issues(receives.at(i)) || filter_.issues(sends[i])) place(sends[i], nullptr);
   }
 
   void add(const Event& e, const Pruned* pruned) {
-    if (issues(e)) add_wanted(e, pruned);
+    if (filter_.issues(e)) place(e, pruned);
   }
 
-  void add_wanted(const Event& e, const Pruned* pruned) {
-    if (!wanted(e)) return;
-    const bool shared = e.phase != Phase::forward && bucketed_.contains(kind(e));
-    if (shared || e.value < 0) {
-      const size_t stage = static_cast<size_t>(e.stage.value_or(0));
-      marks_.buckets[std::min(stage, marks_.buckets.size() - 1)].push_back(&e);
-      return;
-    }
+  void place(const Event& e, const Pruned* pruned) {
+    if (!filter_.wants(e)) return;
+    if (e.value < 0) return place_framework(e);
+    if (e.phase != Phase::forward && bucketed_.contains(kind(e)))
+      return merge(marks_.buckets.at(stage_of(e)), e, pruned,
+                   [&](const Mark& m) { return alike(*m.event, e) && m.pruned == pruned; });
     const int32_t op = e.user >= 0 ? e.user : program_.picture.values[e.value].producer;
     if (op < 0) return;
     std::vector<Mark>& here = marks_.at[static_cast<size_t>(op)];
-    for (Mark& m : here)
-      if (e.call >= 0 && m.event->call == e.call && m.pruned == pruned) {
-        m.least = std::min(m.least, e.volume.input_bytes);
-        m.most = std::max(m.most, e.volume.input_bytes);
-        return;
-      }
-    here.push_back(
-        {&e, pruned, e.volume.input_bytes, e.volume.input_bytes, e.op == Collective::send});
+    const size_t before = here.size();
+    merge(here, e, pruned, [&](const Mark& m) {
+      return e.call >= 0 && m.event->call == e.call && m.pruned == pruned;
+    });
+    if (before == here.size()) --last_->calls;  // one call with other numbers on other ranks
+  }
+
+  // Before an op: as part of its layer, or, if it is of no layer, of its stage.
+  void place_framework(const Event& e) {
+    const auto op = ops_.find({static_cast<int32_t>(e.stage.value_or(0)), e.node});
+    if (op == ops_.end() || (e.phase != Phase::forward && e.phase != Phase::recompute))
+      return place_after(e);
+    const bool of_op = block_of(e.module) == block_of(program_.picture.ops[op->second].module);
+    merge(of_op ? marks_.at[op->second] : marks_.batch.at(stage_of(e)), e, nullptr,
+          [&](const Mark& m) { return equal(*m.event, e) && m.event->node == e.node; });
+    last_->before = static_cast<int32_t>(op->second);
+    last_->names.push_back(e.tensor);
+  }
+
+  // Behind the last backward, where what several stages do alike is one mark.
+  void place_after(const Event& e) {
+    merge(marks_.after, e, nullptr, [&](const Mark& m) {
+      return equal(*m.event, e) && m.event->tensor == e.tensor && e.stage && !m.stages.empty() &&
+             std::find(m.stages.begin(), m.stages.end(), *e.stage) == m.stages.end();
+    });
+    last_->calls = 1;
+    last_->names = {e.tensor};
+    if (e.stage) last_->stages.push_back(*e.stage);
+  }
+
+  static void count_repeats(std::vector<Mark>& marks) {
+    std::vector<Mark> kept;
+    for (Mark& m : marks)
+      if (!kept.empty() && kept.back().names == m.names && kept.back().stages == m.stages &&
+          equal(*kept.back().event, *m.event))
+        kept.back().calls += m.calls;
+      else
+        kept.push_back(std::move(m));
+    marks = std::move(kept);
+  }
+
+  // Of the framework, and no picture tells them apart but by name.
+  static bool equal(const Event& a, const Event& b) {
+    return alike(a, b) && a.value < 0 && b.value < 0 && a.dtype == b.dtype && a.volume == b.volume;
+  }
+
+  static bool alike(const Event& a, const Event& b) {
+    return a.phase == b.phase && a.family == b.family && a.op == b.op;
+  }
+
+  size_t stage_of(const Event& e) const {
+    return std::min(static_cast<size_t>(e.stage.value_or(0)), marks_.buckets.size() - 1);
+  }
+
+  // Into the first mark that it is one with, else as a new one; `last_` is where it went.
+  template <class Same>
+  void merge(std::vector<Mark>& marks, const Event& e, const Pruned* pruned, const Same& same) {
+    const Count bytes = e.volume.input_bytes;
+    const size_t tensors = std::max<size_t>(e.members.size(), 1);
+    const auto found = std::find_if(marks.begin(), marks.end(), same);
+    if (found == marks.end()) {
+      marks.push_back({&e, pruned, bytes, bytes, e.op == Collective::send, 1, tensors, {}, {}, -1});
+      last_ = &marks.back();
+      return;
+    }
+    last_ = &*found;
+    last_->least = std::min(last_->least, bytes);
+    last_->most = std::max(last_->most, bytes);
+    last_->calls += 1;
+    last_->tensors += tensors;
   }
 
   const Program& program_;
-  std::optional<Rank> rank_;
-  std::string axis_;
-  std::optional<Phase> phase_;
+  const Filter& filter_;
+  std::map<std::pair<int32_t, std::string>, size_t> ops_;  // by stage and name
   std::set<CauseKind> bucketed_;
   Marks marks_;
+  Mark* last_ = nullptr;
 };
-
-std::optional<int64_t> number_in(const std::string& text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (std::isdigit(static_cast<unsigned char>(text[i])) == 0) continue;
-    size_t end = i;
-    while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) ++end;
-    const bool stands_alone = end == text.size() || text[end] == '.' || text[end] == '_';
-    if (stands_alone && end - i <= 9) return std::stoll(text.substr(i, end - i));
-    i = end;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
-Marks select_marks(const Program& program, const ReportOptions& options) {
-  return Marker(program, options).run();
-}
-
-std::optional<int64_t> layer_of(const PictureOp& op) {
-  const auto layer = number_in(op.module);
-  return layer ? layer : number_in(op.name);
-}
-
-std::vector<int32_t> select_ops(const Program& program, const ReportOptions& options) {
-  const auto range = layer_range(options.layers);
-  std::optional<int64_t> coordinate;
-  if (const auto atom = program.mesh.pipeline_atom(); options.rank && atom)
-    coordinate = program.mesh.coordinate(*options.rank, *atom);
-  std::vector<int32_t> shown;
-  for (size_t o = 0; o < program.picture.ops.size(); ++o) {
-    const PictureOp& op = program.picture.ops[o];
-    const auto lives_here = [&](int32_t stage) {
-      return stage >= 0 && stage % program.pipeline_ranks == *coordinate;
-    };
-    // A border is shown at both of its ends.
-    if (coordinate && !lives_here(op.stage) && !(op.kind == "transfer" && lives_here(op.stage - 1)))
-      continue;
-    if (range) {
-      const auto layer = layer_of(op);
-      if (!layer || *layer < range->first || *layer > range->second) continue;
-    }
-    shown.push_back(static_cast<int32_t>(o));
-  }
-  if (shown.empty() && range)
-    refuse("--layers", "no op belongs to layers " + options.layers,
-           "a number that stands in the modules or names of ops", "", "out-of-range");
-  return shown;
+Marks select_marks(const Program& program, const Filter& filter) {
+  return Marker(program, filter).run();
 }
 
 }  // namespace s2t

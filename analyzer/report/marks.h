@@ -1,36 +1,35 @@
-// Which collectives a drawing of the graph shows, and at which op: the filters of `render`.
+// Which collectives a drawing of the graph shows, and where: at an op, at a stage, or behind the
+// last backward.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/program/program.h"
-#include "analyzer/report/report.h"
+#include "analyzer/report/filter.h"
 
 namespace s2t {
 
-// One collective at an op. Events of one call are one mark: `least` and `most` are input bytes.
+// Collectives that are drawn as one. `least` and `most` are input bytes of one of them.
 struct Mark {
   const Event* event = nullptr;
   const Pruned* pruned = nullptr;  // set: `event` is what is not issued
   Count least = 0, most = 0;
-  bool message = false;  // a send with its receive
+  bool message = false;              // a send with its receive
+  size_t calls = 1;                  // that are alike, each with its numbers
+  size_t tensors = 1;                // in buckets, all calls together
+  std::vector<std::string> names;    // of what the framework sends: no arrow has it
+  std::vector<int64_t> stages = {};  // that do this alike, if not all
+  int32_t before = -1;               // op that comes next
 };
 
 struct Marks {
-  std::vector<std::vector<Mark>> at;               // by op of Program::picture
-  std::vector<std::vector<const Event*>> buckets;  // by stage: what several parameters share
+  std::vector<std::vector<Mark>> at;       // by op of Program::picture
+  std::vector<std::vector<Mark>> buckets;  // by stage: what several parameters share
+  std::vector<std::vector<Mark>> batch;    // by stage: of the framework, before an op
+  std::vector<Mark> after;                 // of the framework, behind the last backward, in order
 };
 
-// Throws UserError for what the program does not have.
-Marks select_marks(const Program& program, const ReportOptions& options);
-
-// Ops that are shown, ascending.
-std::vector<int32_t> select_ops(const Program& program, const ReportOptions& options);
-
-// "layers.12.mlp" -> 12: the first number that stands alone between dots or underscores or ends a
-// word ("l0_wq" -> 0) in the module, else in the name.
-std::optional<int64_t> layer_of(const PictureOp& op);
+Marks select_marks(const Program& program, const Filter& filter);
 
 }  // namespace s2t

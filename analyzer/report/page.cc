@@ -43,9 +43,26 @@ std::string section(std::string_view id, std::string_view title, const std::stri
   return fmt::format("<section id=\"{}\"><h2>{}</h2>\n{}</section>\n", id, title, body);
 }
 
-std::string summary(const Program& program) {
+// What the filters leave of a program.
+struct Part {
+  const Program& whole;
+  const Filter filter;
+  const Program program;  // without the events that are not wanted
+  const bool each_event;
+
+  Part(const Program& of, const ReportOptions& options)
+      : whole(of),
+        filter(of, options),
+        program(filter.narrowed()),
+        each_event(events() <= kMostPageEvents) {}
+  Count events() const { return count_events(program, filter.selection()); }
+  bool has(const Event& e) const { return filter.wants(e) && filter.issues(e); }
+};
+
+std::string summary(const Part& part) {
+  const Program& program = part.program;
   std::vector<std::vector<Cell>> rows;
-  for (const auto& [r, stages] : merge_stages(summarize(program)))
+  for (const auto& [r, stages] : merge_stages(summarize(program, part.filter.selection())))
     rows.push_back({{std::string(to_string(r.phase))},
                     {std::string(info(r.op).name)},
                     {program.families[r.family].name},
@@ -55,17 +72,21 @@ std::string summary(const Program& program) {
                     {amount(r.input_bytes), true},
                     {amount(r.output_bytes), true},
                     {amount(r.wire_bytes), true}});
-  std::string out = "<p class=\"sub\">Per rank and step; of ranks that differ, the busiest.</p>\n" +
-                    table({{"phase"},
-                           {"collective"},
-                           {"group"},
-                           {"stage"},
-                           {"dtype"},
-                           {"calls", true},
-                           {"input B", true},
-                           {"output B", true},
-                           {"wire B", true}},
-                          rows);
+  std::string out = part.filter.selection().rank
+                        ? "<p class=\"sub\">Of this rank, per step.</p>\n"
+                        : "<p class=\"sub\">Per rank and step; of ranks that differ, the "
+                          "busiest.</p>\n";
+  out += rows.empty() ? "<p>No collective.</p>\n"
+                      : table({{"phase"},
+                               {"collective"},
+                               {"group"},
+                               {"stage"},
+                               {"dtype"},
+                               {"calls", true},
+                               {"input B", true},
+                               {"output B", true},
+                               {"wire B", true}},
+                              rows);
   if (program.remarks.empty()) return out;
   out += "<h3>Remarks</h3>\n<ul>\n";
   for (const Remark& r : program.remarks) out += "<li>" + xml_escaped(r.text) + "</li>\n";
@@ -76,45 +97,53 @@ std::string graph(const ReportOptions& options) {
   const size_t begin = options.graph_svg.find("<svg");
   if (begin == std::string::npos) return "<p>" + xml_escaped(options.graph_missing) + "</p>\n";
   return fmt::format(
-      "<p class=\"sub\">{}. Drag or use the arrow keys to move, wheel or + and - to zoom, 0 to "
+      "<p class=\"sub\">Drag or use the arrow keys to move, wheel or + and - to zoom, 0 to "
       "fit.</p>\n"
       "<div class=\"controls\"><button class=\"plain\" id=\"zoom-in\">zoom in</button>"
       "<button class=\"plain\" id=\"zoom-out\">zoom out</button>"
       "<button class=\"plain\" id=\"zoom-fit\">fit</button></div>\n"
       "<div id=\"graph\" tabindex=\"0\" role=\"application\" aria-label=\"communication picture, "
       "arrow keys move, plus and minus zoom\">{}</div>\n",
-      xml_escaped(diagram_legend()), options.graph_svg.substr(begin));
+      options.graph_svg.substr(begin));
 }
 
-std::string events(const Program& program) {
-  std::string note = lists_every_event(program)
-                         ? "Every event of the step, in order."
-                         : "What repeats is one row; \"times\" says how often it runs.";
+// The bounds of a rank that may be asked for.
+std::string rank_bounds(const Part& part) {
+  const auto rank = part.filter.selection().rank;
+  return fmt::format("min=\"{}\" max=\"{}\"", rank ? rank->value : 0,
+                     rank ? rank->value : part.whole.mesh.world() - 1);
+}
+
+std::string events(const Part& part) {
+  std::string note = part.each_event ? "Every event of the step, in order."
+                                     : "What repeats is one row; \"times\" says how often it runs.";
   return fmt::format(
       "<p class=\"sub\">{}</p>\n<div class=\"controls\">"
       "<label>contains<input id=\"find\" type=\"search\"></label>"
       "<label>phase<select id=\"of-phase\"></select></label>"
       "<label>collective<select id=\"of-op\"></select></label>"
       "<label>group<select id=\"of-family\"></select></label>"
-      "<label>of rank<input id=\"of-rank\" type=\"number\" min=\"0\" max=\"{}\"></label>"
+      "<label>of rank<input id=\"of-rank\" type=\"number\" {}></label>"
       "<span id=\"events-count\" role=\"status\"></span></div>\n"
       "<div class=\"scroll\" tabindex=\"0\" aria-label=\"events\"><table><thead><tr "
       "id=\"events-head\"></tr></thead><tbody id=\"events-body\"></tbody></table></div>\n"
       "<p><button class=\"plain\" id=\"more\">show more</button></p>\n",
-      note, program.mesh.world() - 1);
+      note, rank_bounds(part));
 }
 
-std::string pruned(const Program& program) {
-  if (program.pruned.empty()) return "<p>Nothing is pruned.</p>\n";
+std::string pruned(const Part& part) {
+  const Program& program = part.whole;
   std::vector<std::vector<Cell>> rows;
   for (const Pruned& p : program.pruned)
-    rows.push_back({{p.id},
-                    {std::string(to_string(p.event.phase))},
-                    {std::string(info(p.event.op).name)},
-                    {program.families[p.event.family].name},
-                    {subject(p.event)},
-                    {amount(p.event.volume.input_bytes), true},
-                    {p.because}});
+    if (part.has(p.event))
+      rows.push_back({{p.id},
+                      {std::string(to_string(p.event.phase))},
+                      {std::string(info(p.event.op).name)},
+                      {program.families[p.event.family].name},
+                      {subject(p.event)},
+                      {amount(p.event.volume.input_bytes), true},
+                      {p.because}});
+  if (rows.empty()) return "<p>Nothing is pruned.</p>\n";
   return "<div class=\"scroll\" tabindex=\"0\" aria-label=\"pruned\">" +
          table({{"id"},
                 {"phase"},
@@ -127,16 +156,18 @@ std::string pruned(const Program& program) {
          "</div>\n";
 }
 
-std::string one_rank(const Program& program, const ReportOptions& options) {
+std::string one_rank(const Part& part) {
+  const auto rank = part.filter.selection().rank;
   return fmt::format(
-      "<div class=\"controls\"><label>rank<input id=\"rank\" type=\"number\" min=\"0\" max=\"{}\" "
+      "<div class=\"controls\"><label>rank<input id=\"rank\" type=\"number\" {} "
       "value=\"{}\"></label><span id=\"rank-place\" role=\"status\"></span></div>\n"
       "<table><thead><tr><th>group</th><th class=\"n\">size</th><th>ranks</th></tr></thead><tbody "
       "id=\"rank-groups\"></tbody></table>\n"
       "<table><thead><tr><th>phase</th><th>collective</th><th>group</th><th "
-      "class=\"n\">calls</th><th class=\"n\">input B</th><th class=\"n\">wire B</th></tr></thead>"
+      "class=\"n\">calls</th><th class=\"n\">input B</th><th class=\"n\">output B</th>"
+      "<th class=\"n\">wire B</th></tr></thead>"
       "<tbody id=\"rank-calls\"></tbody></table>\n",
-      program.mesh.world() - 1, options.rank ? options.rank->value : 0);
+      rank_bounds(part), rank ? rank->value : 0);
 }
 
 std::string timeline(const Program& program) {
@@ -149,8 +180,8 @@ std::string timeline(const Program& program) {
 }  // namespace
 
 void write_render_html(const Program& program, const ReportOptions& options, std::ostream& out) {
-  check_rank(program, options.rank);
-  const std::string title = xml_escaped(program.model);
+  const Part part(program, options);
+  const std::string title = xml_escaped(program.model), shown = part.filter.words();
   out << "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
          "<link rel=\"icon\" href=\"data:,\">\n"
@@ -159,21 +190,25 @@ void write_render_html(const Program& program, const ReportOptions& options, std
       << xml_escaped(world_text(program.mesh, drawn_axes(program.mesh, false))) << "; "
       << amount(program.parameters) << " parameters; " << amount(count_events(program))
       << " events in a step</p>\n";
+  if (!shown.empty())
+    out << "<p class=\"shown\" id=\"shown\">" << xml_escaped(shown) << ": " << amount(part.events())
+        << " events; groups and timeline are of the whole step</p>\n";
   out << "<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a><a "
          "href=\"#groups\">Groups</a><a href=\"#communication\">Communication</a><a "
          "href=\"#events\">Events</a><a href=\"#pruned\">Pruned</a><a href=\"#one-rank\">One "
          "rank</a><a href=\"#timeline\">Timeline</a></nav>\n<main>\n";
-  out << section("summary", "Summary", summary(program));
+  out << section("summary", "Summary", summary(part));
   out << section("groups", "Groups",
                  "<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"groups\">" +
                      groups_svg(program, options) + "</div>\n");
   out << section("communication", "Communication", graph(options));
-  out << section("events", "Events", events(program));
-  out << section("pruned", "Pruned", pruned(program));
-  out << section("one-rank", "One rank", one_rank(program, options));
+  out << section("events", "Events", events(part));
+  out << section("pruned", "Pruned", pruned(part));
+  out << section("one-rank", "One rank", one_rank(part));
   out << section("timeline", "Timeline", timeline(program));
-  out << "</main>\n<script type=\"application/json\" id=\"data\">" << page_data(program)
-      << "</script>\n<script>" << kPageScript << "</script>\n</body>\n</html>\n";
+  out << "</main>\n<script type=\"application/json\" id=\"data\">"
+      << page_data(program, part.filter, part.each_event) << "</script>\n<script>" << kPageScript
+      << "</script>\n</body>\n</html>\n";
 }
 
 }  // namespace s2t

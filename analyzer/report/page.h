@@ -4,14 +4,15 @@
 #include <string>
 
 #include "analyzer/program/program.h"
+#include "analyzer/report/filter.h"
 #include "analyzer/report/report.h"
 
 namespace s2t {
 
 inline constexpr Count kMostPageEvents = 3000;  // beyond, what repeats is one row with a count
 
-bool lists_every_event(const Program& program);
-std::string page_data(const Program& program);  // JSON, safe inside <script>
+// JSON, safe inside <script>: each event, or those of a summary, with the ids of the whole step.
+std::string page_data(const Program& program, const Filter& filter, bool each_event);
 std::string groups_svg(const Program& program, const ReportOptions& options);
 
 }  // namespace s2t

@@ -12,6 +12,7 @@ body{margin:0 auto;max-width:1280px;padding:0 20px 60px;background:var(--bg);col
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 h1{font-size:1.6rem;margin:24px 0 4px;overflow-wrap:anywhere}
 h2{font-size:1.2rem;margin:36px 0 8px;border-bottom:1px solid var(--line);padding-bottom:4px}
+p.shown{margin:0 0 8px;font-weight:600}
 p.sub{color:var(--dim);margin:0 0 8px}
 nav{position:sticky;top:0;background:var(--bg);border-bottom:1px solid var(--line);padding:8px 0;
 z-index:2}
@@ -142,7 +143,8 @@ function eventTable() {
 
 // --- one rank ------------------------------------------------------------------------------------
 function showRank() {
-  const rank = Math.min(Math.max(0, Math.floor(Number($("rank").value) || 0)), data.world - 1);
+  const field = $("rank"), asked = Math.floor(Number(field.value) || 0);
+  const rank = Math.min(Math.max(Number(field.min), asked), Number(field.max));
   const place = data.axes.map(a => `${a.name} ${coordinate(rank, a.atoms)}`).join(", ");
   $("rank-place").textContent = `Rank ${rank}` + (place ? `: ${place}` : "");
   const groups = $("rank-groups");
@@ -158,9 +160,10 @@ function showRank() {
   for (const e of data.events) {
     if (!issues(e, rank)) continue;
     const key = `${e.phase}|${e.op}|${e.family}`;
-    const sum = sums.get(key) ?? {calls: 0, input: 0, wire: 0};
+    const sum = sums.get(key) ?? {calls: 0, input: 0, output: 0, wire: 0};
     sum.calls += e.repeat;
     sum.input += e.input * e.repeat;
+    sum.output += e.output * e.repeat;
     sum.wire += e.wire * e.repeat;
     sums.set(key, sum);
   }
@@ -169,7 +172,7 @@ function showRank() {
   for (const [key, sum] of sums) {
     const row = make("tr");
     for (const word of key.split("|")) row.append(make("td", word));
-    for (const n of [sum.calls, sum.input, sum.wire]) row.append(make("td", number(n), "n"));
+    for (const n of [sum.calls, sum.input, sum.output, sum.wire]) row.append(make("td", number(n), "n"));
     body.append(row);
   }
 }

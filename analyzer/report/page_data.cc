@@ -2,7 +2,6 @@
 #include <sstream>
 
 #include "analyzer/program/listing.h"
-#include "analyzer/program/tally.h"
 #include "analyzer/report/json_writer.h"
 #include "analyzer/report/page.h"
 #include "analyzer/report/words.h"
@@ -17,7 +16,7 @@ struct PageColumn {
 constexpr PageColumn kColumns[] = {
     {"id", "id", true},         {"phase", "phase", false},          {"op", "collective", false},
     {"family", "group", false}, {"tensor", "tensor", false},        {"node", "op", false},
-    {"stage", "stage", true},   {"microbatch", "microbatch", true}, {"shape", "shape", false},
+    {"stage", "stage", true},   {"microbatch", "microbatch", true}, {"shape", "local shape", false},
     {"dtype", "dtype", false},  {"input", "input B", true},         {"output", "output B", true},
     {"wire", "wire B", true},   {"repeat", "times", true},
 };
@@ -75,19 +74,17 @@ void write_places(JsonWriter& json, const Program& program) {
 
 }  // namespace
 
-bool lists_every_event(const Program& program) {
-  return count_events(program) <= kMostPageEvents;
-}
-
-std::string page_data(const Program& program) {
+std::string page_data(const Program& program, const Filter& filter, bool each_event) {
   std::ostringstream out;
   JsonWriter json(out);
   json.object();
   write_columns(json);
   write_places(json, program);
   json.key("events").array(JsonWriter::kLines);
-  const auto each = lists_every_event(program) ? for_each_event : for_each_summary_event;
-  each(program, [&](const Event& e) { write_page_event(json, program, e); });
+  const auto each = each_event ? for_each_event : for_each_summary_event;
+  each(program, [&](const Event& e) {
+    if (filter.wants(e) && filter.issues(e)) write_page_event(json, program, e);
+  });
   json.end().end();
   // Inside <script> a tag would end it; in JSON "<" stands only in strings.
   std::string safe;

@@ -1,18 +1,21 @@
-// Colours of axes, the same in every picture, told apart also by the colour-blind (Okabe and Ito,
-// "Color Universal Design"); nothing is said by colour alone.
+// What tells axes apart, the same in every picture: a colour that the colour-blind know too (Okabe
+// and Ito, "Color Universal Design"), and dashes, so that nothing is said by colour alone.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "analyzer/mesh/mesh.h"
 
 namespace s2t {
 
-inline constexpr std::array<std::string_view, 7> kAxisColors{
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8b5a2b"};
+struct AxisLook {
+  std::string_view color;
+  std::string_view dashes;  // an SVG dash array; empty: a solid line
+};
 
-// Of an axis by its place in the mesh: dense before expert axes, fastest first.
-std::string_view axis_color(const Mesh& mesh, std::string_view axis);
+// Of an axis by its place in the mesh: dense before expert axes, fastest first. No two of the first
+// 56 look alike.
+AxisLook axis_look(const Mesh& mesh, const Axis& axis);
+AxisLook axis_look(const Mesh& mesh, std::string_view axis);  // by its name
 
 }  // namespace s2t

@@ -203,10 +203,15 @@ std::string timeline_number(double x) {
 }
 
 std::string timeline_summary(const Timeline& t) {
-  std::string text = fmt::format("{}: {} ranks, ", t.schedule, t.ranks);
+  const auto counted = [](int n, std::string_view one, std::string_view more) {
+    return fmt::format("{} {}, ", n, n == 1 ? one : more);
+  };
+  std::string text = t.schedule + ": ";
+  text += t.ranks == 1 ? "each rank alone, " : counted(t.ranks, "rank", "ranks");
   if (t.chunks > 1) text += fmt::format("{} chunks per rank, ", t.chunks);
-  text +=
-      fmt::format("{} microbatches{}; ", t.microbatches, t.forward_only ? ", forward only" : "");
+  text += counted(t.microbatches, "microbatch", "microbatches");
+  if (t.forward_only) text += "forward only, ";
+  text.replace(text.size() - 2, 2, "; ");
   text += fmt::format("makespan {} {}, ideal {} {}; ", timeline_number(t.makespan), t.unit,
                       timeline_number(t.ideal), t.unit);
   return text + fmt::format("bubble {:.1f} % of the ideal, {:.1f} % of the makespan",
