@@ -24,8 +24,12 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
+constexpr int kPatience = 3;
+std::atomic<int> signals{0}, guards{0};
+
 void on_signal(int signal) {
-  if (cancelled.exchange(true)) std::_Exit(128 + signal);
+  cancelled = true;
+  if (++signals == kPatience) std::_Exit(128 + signal);
 }
 
 }  // namespace
@@ -48,8 +52,10 @@ bool cancel_requested() noexcept {
   return cancelled;
 }
 
-CancelOnSignal::CancelOnSignal() {
+CancelOnSignal::CancelOnSignal() : outermost_(guards++ == 0) {
+  if (!outermost_) return;
   cancelled = false;
+  signals = 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
@@ -57,6 +63,8 @@ CancelOnSignal::CancelOnSignal() {
 }
 
 CancelOnSignal::~CancelOnSignal() {
+  --guards;
+  if (!outermost_) return;
   for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &before_[i], nullptr);
   cancelled = false;
 }

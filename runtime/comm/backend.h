@@ -70,8 +70,8 @@ const Backend* find_backend(std::string_view name);  // null if there is no such
 void request_cancel() noexcept;
 bool cancel_requested() noexcept;
 
-// While it lives, Ctrl-C (SIGINT) and SIGTERM request a cancel; a second one ends the process.
-// Every `run` has one of its own.
+// While it lives, Ctrl-C (SIGINT) and SIGTERM request a cancel; a third one ends the process at once
+// and may leave files behind. Every `run` has one of its own, which does nothing inside another.
 class CancelOnSignal {
  public:
   CancelOnSignal();
@@ -80,6 +80,7 @@ class CancelOnSignal {
   CancelOnSignal& operator=(const CancelOnSignal&) = delete;
 
  private:
+  const bool outermost_;
   struct sigaction before_[2];
 };
 

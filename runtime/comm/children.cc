@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 extern char** environ;
@@ -150,6 +151,16 @@ const std::string& Children::how_ended(size_t child) const {
 void Children::signal(int number) {
   for (const Child& child : children_)
     if (child.pid > 0 && !child.how_ended) ::kill(-child.pid, number);
+}
+
+// The state follows the name, which stands in brackets and may hold anything.
+bool is_stopped(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(") ");
+  return name_end != std::string::npos && name_end + 2 < line.size() &&
+         (line[name_end + 2] == 'T' || line[name_end + 2] == 't');
 }
 
 }  // namespace s2t

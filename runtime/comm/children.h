@@ -53,4 +53,7 @@ class Children {
   std::string output_;
 };
 
+// Whether a process of this machine sleeps because of a signal (SIGSTOP, SIGTSTP) or a debugger.
+bool is_stopped(pid_t process);
+
 }  // namespace s2t

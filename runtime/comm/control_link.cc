@@ -1,6 +1,7 @@
 #include "runtime/comm/control_link.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <charconv>
 
@@ -41,7 +42,7 @@ ControlAddress parse_control_address(const std::string& text) {
 ControlLink::ControlLink(const ControlAddress& address, const Place& place)
     : connection_(connect_to(address.host, address.port, place.timeout)) {
   Packet hello = request(Request::hello);
-  ask(hello.put_text(address.token).put(place.rank).put(place.size));
+  ask(hello.put_text(address.token).put(place.rank).put(place.size).put(::getpid()));
 }
 
 Packet ControlLink::ask(const Packet& p) {
@@ -86,6 +87,13 @@ void ControlLink::finish(const std::string& result) {
   ask(request(Request::finish).put_text(result));
 }
 
+void ControlLink::leave() {
+  try {
+    ask(request(Request::leave));
+  } catch (const CommError&) {  // the run has been reported already
+  }
+}
+
 void ControlLink::put(const std::string& key, const std::string& value) {
   ask(request(Request::put).put_text(key).put_text(value));
 }
@@ -96,6 +104,10 @@ std::string ControlLink::get(const std::string& key) {
 
 void ControlLink::check_alive() {
   ask(request(Request::check_alive));
+}
+
+void ControlLink::check_alive(const Annotation& next) {
+  ask(request(Request::come_to).put_text(next.phase).put_text(next.label));
 }
 
 }  // namespace s2t

@@ -25,6 +25,8 @@ class ControlLink final : public Peers {
   void messages(const GroupPlace& group, const Annotation& annotation, std::span<const Call> calls);
   void fail(const CommError& error, const Annotation& next);  // never throws
   void finish(const std::string& result);
+  void leave();                              // never throws
+  void check_alive(const Annotation& next);  // also tells what this rank comes to
 
   void put(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key) override;

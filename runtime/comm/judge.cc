@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
+#include "runtime/comm/children.h"
+
 namespace s2t {
 namespace {
 
@@ -11,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr auto kGlance = 50ms;     // how often a wait looks up for what cannot wake it
 constexpr auto kGrace = 1s;        // for the others to hear of a failure before a rank may leave
 constexpr auto kObituary = 500ms;  // for the launcher to say how a process ended
+constexpr auto kLastWords = 2s;    // for the rank that ended first to be heard of
 
 Annotation get_annotation(Packet& packet) {
   Annotation annotation;
@@ -49,8 +54,10 @@ CommError get_error(Packet& packet) {
 }
 
 Judge::Judge(int world_size, std::chrono::milliseconds timeout, Listener listener,
-             std::string token)
-    : meet_(world_size, timeout, nullptr),
+             std::string token, bool local)
+    : local_(local),
+      processes_(static_cast<size_t>(world_size)),
+      meet_(world_size, timeout, nullptr, [this](Rank r) { return sleeps(r); }),
       timeout_(timeout),
       listener_(std::move(listener)),
       port_(listener_.port),
@@ -95,12 +102,14 @@ std::optional<Rank> Judge::welcome(Descriptor connection) {
     return std::nullopt;
   const auto rank = hello->get<Rank>();
   const auto size = hello->get<int>();
+  const auto process = hello->get<pid_t>();
   const std::lock_guard lock(mutex_);
   if (closing_ || size != static_cast<int>(seats_.size()) || rank.value < 0 || rank.value >= size ||
       seats_[rank.at()].state != State::expected)
     return std::nullopt;
   seats_[rank.at()].connection = std::move(connection);
   seats_[rank.at()].state = State::joined;
+  if (local_) processes_[rank.at()] = process;
   send_frame(seats_[rank.at()].connection, Packet().put<uint8_t>(1));
   return rank;
 }
@@ -116,7 +125,7 @@ void Judge::converse(Descriptor connection) {
   const Descriptor& peer = seats_[rank->at()].connection;
   while (auto packet = receive_frame(peer)) {
     const auto request = packet->get<Request>();
-    const bool last = request == Request::finish || request == Request::fail;
+    const bool last = request == Request::leave || request == Request::fail;
     if (!send_frame(peer, answer(*rank, request, *packet)) || last) break;
   }
   gone(*rank);
@@ -148,6 +157,9 @@ Packet Judge::carry_out(Rank rank, Request request, Packet& packet) {
     case Request::messages:
       announce(rank, request, packet);
       break;
+    case Request::come_to:
+      meet_.annotate(rank, get_annotation(packet));
+      [[fallthrough]];
     case Request::check_alive:
       meet_.check_alive();
       break;
@@ -169,10 +181,12 @@ Packet Judge::carry_out(Rank rank, Request request, Packet& packet) {
       wait_for_the_others();
       break;
     }
-    case Request::finish: {
+    case Request::finish:
+    case Request::leave: {
       const std::lock_guard lock(mutex_);
-      seats_[rank.at()].outcome.result = packet.get_text();
-      seats_[rank.at()].state = State::finished;
+      Seat& seat = seats_[rank.at()];
+      if (request == Request::finish) seat.outcome.result = packet.get_text();
+      seat.state = request == Request::finish ? State::finished : State::left;
       changed_.notify_all();
       break;
     }
@@ -228,31 +242,43 @@ void Judge::fail_rank(Rank rank, const CommError& said) {
 }
 
 // What looks like a fault of MPI or NCCL may be the end of a partner, of which we hear a moment
-// later.
+// later, or a partner that sleeps.
 CommError Judge::cause_of(const CommError& said) {
-  if (said.reason() != CommReason::transport || said.culprit().valid()) return said;
+  if (said.culprit().valid()) return said;
+  if (const auto blame = meet_.sleepers();
+      said.reason() == CommReason::timeout && blame.culprit.valid())
+    return {said.reason(), std::string(said.what()) + blame.text, blame.culprit};
+  if (said.reason() != CommReason::transport) return said;
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kObituary, [&] { return closing_ || meet_.dead().has_value(); });
+  const auto known = [&] { return closing_ || meet_.dead().has_value(); };
+  changed_.wait_for(lock, kObituary, [&] { return known() || first_gone_; });
+  if (first_gone_) changed_.wait_for(lock, kLastWords, known);
   return meet_.dead().value_or(said);
 }
 
-// The connection broke. If the launcher can say how the process ended, that is worth a moment.
+// The connection broke, and the rank had not said that it would leave. If the launcher can say how
+// the process ended, that is worth a moment. The first to go is the one that died: its end may end
+// others, and a launcher that carries several ranks ends them all.
 void Judge::gone(Rank rank) {
   std::string how;
+  bool finished = false;
   {
     std::unique_lock lock(mutex_);
     Seat& seat = seats_[rank.at()];
-    if (seat.state != State::joined) return;
+    finished = seat.state == State::finished;
+    if (closing_ || (seat.state != State::joined && !finished)) return;
+    if (!first_gone_) first_gone_ = rank;
+    changed_.notify_all();
+    if (first_gone_ != rank)
+      changed_.wait_for(lock, kLastWords, [&] { return closing_ || meet_.dead().has_value(); });
     changed_.wait_for(lock, kObituary, [&] { return closing_ || seat.how_ended.has_value(); });
     how = seat.how_ended.value_or("");
   }
   const auto dead = meet_.dead();
-  const std::string what = how.empty() ? "its process ended" : how;
-  fail_rank(rank, dead ? CommError(dead->reason(),
-                                   fmt::format("rank {} was stopped ({}) because of: {}",
-                                               rank.value, what, dead->what()),
-                                   dead->culprit())
-                       : CommError(CommReason::died, what, rank));
+  if (dead && finished) return;  // its work was done
+  const std::string what =
+      (how.empty() ? "its process ended" : how) + (finished ? " after it had finished" : "");
+  fail_rank(rank, dead.value_or(CommError(CommReason::died, what, rank)));
 }
 
 void Judge::wait_for_the_others() {
@@ -286,26 +312,72 @@ void Judge::fail(const CommError& error) {
   meet_.fail(error, error.culprit().valid() ? error.culprit() : Rank(0));
 }
 
-void Judge::ended(Rank rank, const std::string& how) {
-  State state;
+// What ranks said themselves, or did not say when their connection broke, tells more.
+void Judge::await_last_words(const std::vector<Rank>& ranks) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kLastWords, [&] {
+    return closing_ || meet_.dead() || std::none_of(ranks.begin(), ranks.end(), [&](Rank r) {
+             return seats_[r.at()].state == State::joined ||
+                    seats_[r.at()].state == State::finished;
+           });
+  });
+}
+
+void Judge::ended(const std::vector<Rank>& ranks, const std::string& how) {
   {
     const std::lock_guard lock(mutex_);
-    seats_[rank.at()].how_ended = how;
-    state = seats_[rank.at()].state;
+    for (const Rank r : ranks) seats_[r.at()].how_ended = how;
   }
   changed_.notify_all();
-  if (state == State::expected)
-    fail_rank(rank, {CommReason::died,
-                     "its process ended before it joined" + (how.empty() ? "" : ": " + how), rank});
-  if (state == State::finished && !how.empty())
-    fail_rank(rank, {CommReason::died, how + " after it had finished", rank});
+  await_last_words(ranks);
+  for (const Rank r : ranks) {
+    State state;
+    {
+      const std::lock_guard lock(mutex_);
+      state = seats_[r.at()].state;
+    }
+    const auto dead = meet_.dead();
+    if (state == State::expected)
+      fail_rank(r, dead.value_or(CommError(
+                       CommReason::died,
+                       "its process ended before it joined" + (how.empty() ? "" : ": " + how), r)));
+    if (state == State::left && !how.empty() && !dead)
+      fail_rank(r, {CommReason::died, how + " after it had finished", r});
+  }
+}
+
+bool Judge::sleeps(Rank rank) const {
+  const pid_t process = processes_[rank.at()];
+  return process > 0 && is_stopped(process);
+}
+
+void Judge::look_for_sleepers() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto blame = meet_.sleepers();
+  if (!blame.culprit.valid()) return asleep_since_.reset();
+  if (!asleep_since_) asleep_since_ = now;
+  if (now - *asleep_since_ >= timeout_)
+    fail({CommReason::timeout,
+          fmt::format("the ranks waited {} s{}", static_cast<double>(timeout_.count()) / 1000,
+                      blame.text),
+          blame.culprit});
+}
+
+bool Judge::nobody_hears() const {
+  const std::lock_guard lock(mutex_);
+  for (size_t r = 0; r < seats_.size(); ++r)
+    if (seats_[r].state == State::joined && !sleeps(Rank(r))) return false;
+  return true;
 }
 
 RunResult Judge::result() const {
   const std::lock_guard lock(mutex_);
   std::vector<RankOutcome> outcomes;
   for (const Seat& seat : seats_) outcomes.push_back(seat.outcome);
-  return gather(std::move(outcomes), meet_.found_by());
+  RunResult result = gather(std::move(outcomes), meet_.found_by());
+  if (const auto dead = meet_.dead(); dead && result.ok())  // when every rank had done its work
+    result.failures.push_back({meet_.found_by(), dead->reason(), dead->what()});
+  return result;
 }
 
 }  // namespace s2t

@@ -8,6 +8,9 @@
 // The judge sits in the launcher, or beside rank 0 when somebody else started the ranks.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -21,15 +24,17 @@ namespace s2t {
 
 // What a rank asks. Each request is one frame and gets one reply: 1 (go), or 0 and the CommError.
 enum class Request : uint8_t {
-  hello,         // token, rank, world size
+  hello,         // token, rank, world size, process id
   create_group,  // name, ranks -> index
   collective,    // annotation, group index, position, call
   messages,      // annotation, group index, position, calls
   check_alive,
-  put,    // key, value: small things that one rank tells others
-  get,    // key -> value, waits for it
-  fail,   // reason, culprit, text: this rank is at its end; answered when all have spoken
-  finish  // the body's result
+  come_to,  // annotation of the next call; else as check_alive
+  put,      // key, value: small things that one rank tells others
+  get,      // key -> value, waits for it
+  fail,     // reason, culprit, text: this rank is at its end; answered when all have spoken
+  finish,   // the body's result
+  leave     // MPI or NCCL is closed too: nothing can go wrong any more
 };
 
 void put_call(Packet& packet, const Call& call);
@@ -39,23 +44,29 @@ CommError get_error(Packet& packet);
 
 class Judge {
  public:
-  Judge(int world_size, std::chrono::milliseconds timeout, Listener listener, std::string token);
+  // `local`: all ranks are processes of this machine.
+  Judge(int world_size, std::chrono::milliseconds timeout, Listener listener, std::string token,
+        bool local);
   ~Judge();  // ends every conversation
 
   int port() const { return port_; }
   bool everybody_joined() const;
   bool failed() const;
-  bool over() const;  // every rank has finished, failed or gone
+  bool over() const;          // every rank has finished, failed or gone
+  bool nobody_hears() const;  // every rank that is not at its end sleeps or has not joined
 
-  // Seen from outside: a failure of no rank in particular, and how a rank's process ended ("" if it
-  // ended well).
+  // Seen from outside: a failure of no rank in particular, and how the process that carried these
+  // ranks ended ("" if it ended well).
   void fail(const CommError& error);
-  void ended(Rank rank, const std::string& how);
+  void ended(const std::vector<Rank>& ranks, const std::string& how);
+  // Fails if a rank has slept for as long as any rank may wait: it may hold up those that cannot
+  // tell, because MPI or NCCL is making a group for them.
+  void look_for_sleepers();
 
   RunResult result() const;  // once it is over
 
  private:
-  enum class State : uint8_t { expected, joined, finished, failed };
+  enum class State : uint8_t { expected, joined, finished, left, failed };
   struct Seat {
     State state = State::expected;
     RankOutcome outcome;
@@ -73,8 +84,12 @@ class Judge {
   CommError cause_of(const CommError& said);
   void fail_rank(Rank rank, const CommError& error);
   void gone(Rank rank);
+  void await_last_words(const std::vector<Rank>& ranks);
   void wait_for_the_others();
+  bool sleeps(Rank rank) const;
 
+  const bool local_;
+  std::vector<std::atomic<pid_t>> processes_;  // by rank; 0: not known
   Rendezvous meet_;
   const std::chrono::milliseconds timeout_;
   const Listener listener_;
@@ -85,6 +100,8 @@ class Judge {
   std::condition_variable changed_;
   std::vector<Seat> seats_;  // by rank
   std::map<std::string, std::string> keys_;
+  std::optional<Rank> first_gone_;  // without a word
+  std::optional<std::chrono::steady_clock::time_point> asleep_since_;
   bool closing_ = false;
 
   std::vector<std::thread> conversations_;

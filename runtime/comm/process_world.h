@@ -16,7 +16,7 @@ class ProcessWorld final : public World {
   std::unique_ptr<Communicator> create_group(const std::string& name,
                                              const std::vector<Rank>& ranks) override;
   void abort(const std::string& reason) override;
-  void check_alive() override { link_.check_alive(); }
+  void check_alive() override { link_.check_alive(annotation_); }
   void annotate(Annotation annotation) override { annotation_ = std::move(annotation); }
   const Annotation& annotation() const override { return annotation_; }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <utility>
 
 #include "analyzer/base/diagnostics.h"
 #include "runtime/comm/module.h"
@@ -22,9 +23,13 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kGlance = 20ms;
-constexpr auto kToJoin = 60s;   // processes, MPI and CUDA start slowly on a busy machine
-constexpr auto kToLeave = 10s;  // to finalize and flush, once every body has returned
-constexpr auto kToStop = 3s;    // for a rank that does not hear that the run is dead
+constexpr int kLookAround = 10;  // glances
+constexpr auto kToJoin = 60s;    // processes, MPI and CUDA start slowly on a busy machine
+constexpr auto kToLeave = 10s;   // to finalize and flush, once every body has returned
+constexpr auto kToStop = 3s;     // for a rank that does not hear that the run is dead
+constexpr auto kToExit = 500ms;  // for the processes of ranks that have all heard it
+constexpr auto kToCancel = 1s;   // for a rank to hear that the user wants no more
+constexpr auto kToClear = 5s;    // for mpirun to end its ranks and remove its files
 
 CommError as_error(Rank rank, std::exception_ptr thrown) {
   try {
@@ -66,6 +71,7 @@ std::optional<CommError> run_rank(const Place& place, const std::string& file, C
       throw;
     }
     transport->close();
+    link.leave();
     return std::nullopt;
   } catch (...) {
     const CommError error = as_error(place.rank, std::current_exception());
@@ -103,7 +109,7 @@ RunResult run_as_rank(const ProcessBackend& backend, const StartedAs& self, cons
 RunResult run_as_first(const ProcessBackend& backend, const StartedAs& self, const RankBody& body) {
   const bool far = self.place.local_size != self.place.size;
   Judge judge(self.place.size, self.place.timeout, listen_on(far, self.control.port),
-              self.control.token);
+              self.control.token, !far);
   {
     ControlLink link(self.control, self.place);
     run_rank(self.place, backend.module, link, body);
@@ -123,8 +129,9 @@ using Tell = std::function<void(const std::vector<size_t>& ended)>;
 void stop(Judge& judge, Children& children, const Tell& tell) {
   if (!judge.failed())
     judge.fail({CommReason::timeout, "a rank's process did not end after its work was done"});
-  children.signal(SIGTERM);  // mpirun ends its ranks and removes its files
-  for (const auto limit = Clock::now() + kToStop; !children.all_ended() && Clock::now() < limit;)
+  children.signal(SIGTERM);
+  children.signal(SIGCONT);  // a rank that sleeps hears it too
+  for (const auto limit = Clock::now() + kToClear; !children.all_ended() && Clock::now() < limit;)
     tell(children.watch(kGlance));
   children.signal(SIGKILL);
   while (!children.all_ended()) tell(children.watch(kGlance));
@@ -133,20 +140,28 @@ void stop(Judge& judge, Children& children, const Tell& tell) {
 // Tells the judge what the children and the user do, until every rank has come to an end.
 void watch(Judge& judge, Children& children, const ProcessBackend& backend, int size) {
   const auto start = Clock::now();
-  std::optional<Clock::time_point> end;
+  auto end = Clock::time_point::max();
   const Tell tell = [&](const std::vector<size_t>& ended) {
-    for (int r = 0; r < size; ++r)
-      for (const size_t child : ended)
-        if (backend.child_of(Rank(r)) == child) judge.ended(Rank(r), children.how_ended(child));
+    for (const size_t child : ended) {
+      std::vector<Rank> carried;
+      for (int r = 0; r < size; ++r)
+        if (backend.child_of(Rank(r)) == child) carried.emplace_back(r);
+      judge.ended(carried, children.how_ended(child));
+    }
   };
-  while (!(judge.over() && children.all_ended())) {
+  const auto within = [&](Clock::duration limit) { end = std::min(end, Clock::now() + limit); };
+  int glances = 0;
+  bool failed = false, over = false, deaf = false;
+  const auto first_time = [](bool& seen, bool now) { return now && !std::exchange(seen, true); };
+  while (!(judge.over() && children.all_ended()) && Clock::now() < end) {
     tell(children.watch(kGlance));
     if (cancel_requested()) judge.fail({CommReason::cancelled, "cancelled by a signal"});
     if (!judge.everybody_joined() && Clock::now() - start > kToJoin)
       judge.fail({CommReason::timeout, "not all ranks have joined in time"});
-    if (!end && judge.failed()) end = Clock::now() + kToStop;
-    if (!end && judge.over()) end = Clock::now() + kToLeave;
-    if (end && Clock::now() > *end) break;
+    if (glances++ % kLookAround == 0) judge.look_for_sleepers();
+    if (first_time(failed, judge.failed())) within(cancel_requested() ? kToCancel : kToStop);
+    if (first_time(over, judge.over())) within(kToLeave);
+    if (first_time(deaf, judge.failed() && judge.nobody_hears())) within(kToExit);
   }
   if (!children.all_ended()) stop(judge, children, tell);
   // The judge hears of the last ends a moment later than we do.
@@ -166,7 +181,7 @@ RunResult not_started(const RunOptions& options, const CommError& error) {
 RunResult run_as_launcher(const ProcessBackend& backend, const RunOptions& options) {
   const CancelOnSignal guard;
   const std::string token = fresh_token();
-  Judge judge(options.world_size, options.timeout, listen_on(false, 0), token);
+  Judge judge(options.world_size, options.timeout, listen_on(false, 0), token, true);
   std::vector<ChildCommand> commands = backend.commands(options);
   for (ChildCommand& command : commands)
     command.environment[kControlVariable] = to_string({"127.0.0.1", judge.port(), token});

@@ -21,8 +21,12 @@ double seconds(std::chrono::milliseconds t) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute)
-    : timeout_(timeout), execute_(execute), places_(static_cast<size_t>(world_size)) {}
+Rendezvous::Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute,
+                       Stopped stopped)
+    : timeout_(timeout),
+      execute_(execute),
+      stopped_(std::move(stopped)),
+      places_(static_cast<size_t>(world_size)) {}
 
 Rendezvous::Group& Rendezvous::create_group(Rank rank, const std::string& name,
                                             const std::vector<Rank>& ranks) {
@@ -228,6 +232,10 @@ void Rendezvous::finish(Rank rank) {
 
 std::string Rendezvous::whereabouts(Rank rank) const {
   const Lock lock(mutex_);
+  return whereabouts_locked(rank);
+}
+
+std::string Rendezvous::whereabouts_locked(Rank rank) const {
   const Place& place = places_[rank.at()];
   const std::string& next = place.annotation.label;
   if (next.empty() || next == place.label) return "in " + doing_locked(rank);
@@ -280,19 +288,34 @@ CommError Rendezvous::mismatch(const Group& group, int a, const Call& call_a, in
 }
 
 CommError Rendezvous::timeout(Rank rank, const Group& group) const {
-  std::string missing;
-  Rank culprit;
+  Blame blame = sleepers_locked();
+  const bool somebody_sleeps = blame.culprit.valid();
   for (const Rank member : group.ranks) {
-    const Place& place = places_[member.at()];
-    if (place.blocked) continue;
-    if (!culprit.valid()) culprit = member;
-    missing +=
-        fmt::format("; rank {} is missing, last seen in {}", member.value, doing_locked(member));
+    if (somebody_sleeps || places_[member.at()].blocked) continue;
+    if (!blame.culprit.valid()) blame.culprit = member;
+    blame.text +=
+        fmt::format("; rank {} is missing, last seen {}", member.value, whereabouts_locked(member));
   }
   return {CommReason::timeout,
           fmt::format("rank {} waited {} s in {}{}", rank.value, seconds(timeout_),
-                      doing_locked(rank), missing),
-          culprit};
+                      doing_locked(rank), blame.text),
+          blame.culprit};
+}
+
+Rendezvous::Blame Rendezvous::sleepers() const {
+  const Lock lock(mutex_);
+  return sleepers_locked();
+}
+
+Rendezvous::Blame Rendezvous::sleepers_locked() const {
+  Blame blame;
+  for (size_t r = 0; stopped_ && r < places_.size(); ++r) {
+    if (!stopped_(Rank(r))) continue;
+    if (!blame.culprit.valid()) blame.culprit = Rank(r);
+    blame.text += fmt::format("; rank {} was stopped by a signal, last seen {}", r,
+                              whereabouts_locked(Rank(r)));
+  }
+  return blame;
 }
 
 }  // namespace s2t

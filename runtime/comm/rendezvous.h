@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -51,10 +52,14 @@ class Rendezvous {
   // Carries out a collective on which all members agree; calls[r] is what member r issued.
   using Execute = void (*)(std::span<const Call* const> calls);
 
+  // Whether somebody has put this rank to sleep; asked when another has waited too long.
+  using Stopped = std::function<bool(Rank)>;
+
   // With `execute` null nothing is moved: the ranks are only let go together. A batch of messages
   // is then let go with the first of them that has found its partner: somebody is about to move
   // that one and may not come to the partner of the next before it has arrived.
-  Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute);
+  Rendezvous(int world_size, std::chrono::milliseconds timeout, Execute execute,
+             Stopped stopped = {});
 
   // Every call names the global rank that makes it. Those of a rank throw CommError when the world
   // is dead.
@@ -72,6 +77,12 @@ class Rendezvous {
   // Of a rank that died: "in all_reduce of 4 float32 on "tp0" [event 3]", or, where it has said
   // what comes next, "before event 4, after all_reduce of ...".
   std::string whereabouts(Rank rank) const;
+  // Who sleeps, if anybody: then no other rank is to blame for what takes too long.
+  struct Blame {
+    Rank culprit;
+    std::string text;  // "; rank 1 was stopped by a signal, last seen in ..."
+  };
+  Blame sleepers() const;
   Rank found_by() const;  // who met the first failure
   std::optional<CommError> dead() const;
 
@@ -103,10 +114,13 @@ class Rendezvous {
   CommError mismatch(const Group& group, int a, const Call& call_a, int b,
                      const Call& call_b) const;
   CommError timeout(Rank rank, const Group& group) const;
+  Blame sleepers_locked() const;
   std::string doing_locked(Rank rank) const;
+  std::string whereabouts_locked(Rank rank) const;
 
   const std::chrono::milliseconds timeout_;
   const Execute execute_;
+  const Stopped stopped_;
   mutable std::mutex mutex_;
   std::deque<Place> places_;  // by global rank
   std::vector<std::unique_ptr<Group>> groups_;

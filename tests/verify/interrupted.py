@@ -38,6 +38,14 @@ def wait_until(condition, seconds):
     return False
 
 
+def larger(model, folder):
+    """The same plan with so many numbers that its step takes seconds."""
+    text = Path(model).read_text(encoding="utf-8").replace("1024", "4096").replace("512", "2048")
+    path = Path(folder) / "large.json"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
 def shared_memory():
     return {p.name for p in Path("/dev/shm").iterdir() if "vader" in p.name or "s2t" in p.name}
 
@@ -78,12 +86,10 @@ def attempt(program, backend, model, number, temporary):
 def main(program, backend, model):
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        text = Path(model).read_text(encoding="utf-8").replace("1024", "4096").replace("512", "2048")
-        large = Path(folder) / "large.json"
-        large.write_text(text, encoding="utf-8")
+        large = larger(model, folder)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             with tempfile.TemporaryDirectory() as temporary:
-                wrong = attempt(program, backend, str(large), number, temporary)
+                wrong = attempt(program, backend, large, number, temporary)
             bad += bool(wrong)
             print(f"{backend} {number.name:<8} {'FAILED: ' + wrong if wrong else 'ok'}")
     return 1 if bad else 0
