@@ -78,12 +78,17 @@ Total expert_layer(const Architecture& a) {
   return t;
 }
 
+int64_t norms_per_layer(const Architecture& a) {
+  if (a.shared_norm) return 1;
+  return a.norms == NormPlace::around ? 4 : 2;
+}
+
 // The decoder's blocks; `cross`: with attention to an encoder, behind a norm of its own.
 Total blocks(const Architecture& a, int64_t layers, bool cross) {
   const int64_t dense = a.experts ? a.experts->first_dense : layers;
   Total layer;
   layer.add(cross ? 2 : 1, attention(a));
-  layer.add({a.norms_per_layer + (cross ? 1 : 0), norm_vectors(a), a.hidden});
+  layer.add({norms_per_layer(a) + (cross ? 1 : 0), norm_vectors(a), a.hidden});
   Total t;
   t.add(static_cast<Count>(layers), layer);
   t.add(static_cast<Count>(dense), feed_forward(a, a.ffn, a.mlp_bias));
@@ -104,6 +109,16 @@ Count parameter_count(const Architecture& a) {
   if (a.encoder_layers > 0) t.add(1, blocks(a, a.encoder_layers, false));
   t.add(1, blocks(a, a.layers, a.encoder_layers > 0));
   if (a.pooler) t.add({a.hidden + 1, a.hidden});
+  return t.value();
+}
+
+Count pretraining_head_count(const Architecture& a) {
+  Total t;
+  if (!a.pretraining_heads) return t.value();
+  t.add({a.hidden + 1, a.hidden});
+  t.add({norm_vectors(a), a.hidden});
+  t.add({a.vocab});
+  t.add({a.hidden + 1, 2});
   return t.value();
 }
 

@@ -18,6 +18,14 @@ enum class Norm : uint8_t { rms, layer, layer_without_bias };
 enum class Positions : uint8_t { rotary, learned, alibi, relative };
 enum class QkNorm : uint8_t { none, per_head, full };  // of queries and keys
 
+// Where the norms of a block stand, for attention and MLP alike.
+enum class NormPlace : uint8_t {
+  before,     // x + block(norm(x)): GPT-2, llama
+  after,      // x + norm(block(x)): OLMo 2
+  around,     // x + norm(block(norm(x))): Gemma 2 and 3, GLM 4
+  after_sum,  // norm(x + block(x)): BERT
+};
+
 struct Experts {
   int64_t experts = 0, top_k = 0;
   int64_t ffn = 0;           // of one expert
@@ -41,23 +49,30 @@ struct Architecture {
   std::string name;
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t ffn = 0;
-  bool gated = false;  // two up-projections, one through the activation
+  bool gated = false;           // two up-projections, one through the activation
+  std::string_view activation;  // an op; "": swiglu if gated, else gelu
   int64_t vocab = 0;
   bool tied = false;  // the output layer is the embedding
 
   Norm norm = Norm::rms;
-  int64_t norms_per_layer = 2;
+  NormPlace norms = NormPlace::before;
   bool final_norm = true, embedding_norm = false;
-  bool post_norm = false;  // norms stand behind the blocks: BERT, OLMo 2
   QkNorm qk_norm = QkNorm::none;
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
-  bool sinks = false;     // one learned attention sink per head
-  bool parallel = false;  // attention and MLP read the same input and add up
+  bool sinks = false;        // one learned attention sink per head
+  bool parallel = false;     // attention and MLP read the same input and add up
+  bool shared_norm = false;  // and one norm of it
+  bool causal = true;        // later tokens are not seen; an encoder in front sees them
+  bool soft_cap = false;     // of the logits
 
   Positions positions = Positions::rotary;
   int64_t position_rows = 0;  // of a learned table, or relative buckets
   int64_t token_types = 0;    // rows of a segment embedding
   bool pooler = false;
+  // BERT is trained to restore words and to tell whether one sentence follows another: a dense
+  // layer with a norm before the logits, a bias of these, and a linear to two numbers. Published
+  // counts leave them out, as they do prediction layers.
+  bool pretraining_heads = false;
 
   std::optional<Experts> experts;
   std::optional<LatentAttention> latent;
@@ -67,7 +82,9 @@ struct Architecture {
 };
 
 // Learned numbers, unsharded: the vocabulary unpadded, tied tables once, no vision tower, no extra
-// prediction layers. Throws Overflow.
+// prediction layers and no pretraining heads. Throws Overflow.
 Count parameter_count(const Architecture& architecture);
+// Of the pretraining heads alone.
+Count pretraining_head_count(const Architecture& architecture);
 
 }  // namespace s2t

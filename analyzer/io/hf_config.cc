@@ -135,8 +135,9 @@ void read_widths(JsonObject& config, const ConfigFamily& family, Architecture& a
 
 void read_parts(JsonObject& config, const ConfigFamily& family, Architecture& a) {
   a.norm = family.norm;
-  a.norms_per_layer = family.norms_per_layer;
+  a.norms = family.norms;
   a.gated = family.gated;
+  a.activation = family.activation;
   a.positions = family.positions;
   a.qk_norm = family.qk_norm;
   a.qkv_bias = has(config, family.qkv_bias);

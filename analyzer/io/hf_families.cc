@@ -114,7 +114,9 @@ void own_opt(JsonObject& config, Architecture& a) {
     width.error(fmt::format("embeddings {} wide in a model {} wide", *w, a.hidden),
                 "the hidden size: the projections between the two are not read", "",
                 "unsupported-config");
-  if (!config.nullable("do_layer_norm_before").boolean().value_or(true)) a.final_norm = false;
+  if (config.nullable("do_layer_norm_before").boolean().value_or(true)) return;
+  a.norms = NormPlace::after_sum;
+  a.final_norm = false;
 }
 
 void own_bloom(JsonObject&, Architecture& a) {
@@ -129,7 +131,7 @@ void own_falcon(JsonObject& config, Architecture& a) {
   a.parallel = newer || config.nullable("parallel_attn").boolean().value_or(true);
   if (!newer) a.kv_heads = one ? 1 : a.heads;
   const JsonCursor norms = config.nullable("num_ln_in_parallel_attn");
-  a.norms_per_layer = norms.integer(1, 2).value_or(newer || !a.parallel ? 2 : 1);
+  a.shared_norm = a.parallel && norms.integer(1, 2).value_or(newer ? 2 : 1) == 1;
   if (config.nullable("alibi").boolean().value_or(false)) a.positions = Positions::alibi;
 }
 
@@ -137,14 +139,18 @@ void own_gpt_neox(JsonObject& config, Architecture& a) {
   a.parallel = config.nullable("use_parallel_residual").boolean().value_or(true);
 }
 
-void own_olmo2(JsonObject&, Architecture& a) {
-  a.post_norm = true;
+void own_gemma(JsonObject& config, Architecture& a) {
+  const JsonCursor cap = config.optional("final_logit_softcapping");
+  if (!cap)
+    a.soft_cap = a.family == "gemma2";
+  else if (!cap.is(JsonKind::null))
+    a.soft_cap = cap.number().value_or(0) > 0;
 }
 
 void own_bert(JsonObject& config, Architecture& a) {
   a.token_types = config.nullable("type_vocab_size").integer(0, kMostWidth).value_or(2);
-  a.embedding_norm = a.post_norm = a.pooler = true;
-  a.final_norm = false;
+  a.embedding_norm = a.pooler = a.pretraining_heads = true;
+  a.final_norm = a.causal = false;
 }
 
 void own_t5(JsonObject& config, Architecture& a) {
@@ -154,6 +160,7 @@ void own_t5(JsonObject& config, Architecture& a) {
       config.nullable("relative_attention_num_buckets").integer(1, kMostWidth).value_or(32);
   const auto act = config.nullable("feed_forward_proj").string();
   a.gated = act && act->starts_with("gated");
+  a.activation = a.gated ? "geglu" : "relu";
 }
 
 constexpr Switch kAttentionBias{false, "attention_bias"};
@@ -212,6 +219,7 @@ constexpr ConfigFamily kFamilies[] = {
      .klass = "OPT",
      .norm = Norm::layer,
      .gated = false,
+     .activation = "relu",
      .tied = true,
      .positions = Positions::learned,
      .qkv_bias = {true, "enable_bias"},
@@ -241,32 +249,38 @@ constexpr ConfigFamily kFamilies[] = {
      .own = own_falcon},
     {.type = "gemma2",
      .klass = "Gemma2",
+     .activation = "geglu",
      .tied = true,
      .qkv_bias = kAttentionBias,
      .out_bias = kAttentionBias,
-     .norms_per_layer = 4,
+     .norms = NormPlace::around,
      .kv_heads = 4,
-     .head_dim = 256},
+     .head_dim = 256,
+     .own = own_gemma},
     {.type = "gemma3",
      .klass = "Gemma3ForConditionalGeneration",
+     .activation = "geglu",
      .tied = true,
      .qkv_bias = kAttentionBias,
      .out_bias = kAttentionBias,
      .qk_norm = QkNorm::per_head,
-     .norms_per_layer = 4,
+     .norms = NormPlace::around,
      .kv_heads = 4,
      .head_dim = 256,
-     .vocab = 262208},
+     .vocab = 262208,
+     .own = own_gemma},
     {.type = "gemma3_text",
      .klass = "Gemma3ForCausalLM",
+     .activation = "geglu",
      .tied = true,
      .qkv_bias = kAttentionBias,
      .out_bias = kAttentionBias,
      .qk_norm = QkNorm::per_head,
-     .norms_per_layer = 4,
+     .norms = NormPlace::around,
      .kv_heads = 4,
      .head_dim = 256,
-     .vocab = 262208},
+     .vocab = 262208,
+     .own = own_gemma},
     {.type = "phi3", .klass = "Phi3"},
     {.type = "dbrx",
      .klass = "Dbrx",
@@ -285,11 +299,11 @@ constexpr ConfigFamily kFamilies[] = {
      .qkv_bias = kAttentionBias,
      .out_bias = kAttentionBias,
      .qk_norm = QkNorm::full,
-     .own = own_olmo2},
+     .norms = NormPlace::after},
     {.type = "glm4",
      .klass = "Glm4",
      .qkv_bias = kAttentionBias,
-     .norms_per_layer = 4,
+     .norms = NormPlace::around,
      .kv_heads = 2,
      .head_dim = 128},
     {.type = "bert",
@@ -301,6 +315,7 @@ constexpr ConfigFamily kFamilies[] = {
      .qkv_bias = kAlways,
      .out_bias = kAlways,
      .mlp_bias = kAlways,
+     .norms = NormPlace::after_sum,
      .own = own_bert},
     {.type = "t5",
      .klass = "T5",

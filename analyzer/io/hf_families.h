@@ -25,11 +25,12 @@ struct ConfigFamily {
   std::string_view klass;  // begins the name in "architectures": "LlamaForCausalLM"
   Norm norm = Norm::rms;
   bool gated = true;
-  bool tied = false;  // if "tie_word_embeddings" is absent
+  std::string_view activation = {};  // an op; "": swiglu if gated, else gelu
+  bool tied = false;                 // if "tie_word_embeddings" is absent
   Positions positions = Positions::rotary;
   Switch qkv_bias = {}, out_bias = {}, mlp_bias = {};
   QkNorm qk_norm = QkNorm::none;
-  int64_t norms_per_layer = 2;
+  NormPlace norms = NormPlace::before;
   int64_t kv_heads = 0;    // if the key is absent; 0: as many as heads
   int64_t head_dim = 0;    // if the key is absent; 0: hidden / heads
   int64_t ffn_factor = 0;  // ffn = factor x hidden if the key is absent; 0: the key is required

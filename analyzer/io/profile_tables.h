@@ -9,6 +9,7 @@ namespace s2t {
 // Megatron-LM core 0.8.0, below megatron/core; what is not stated is as in 0.10.
 inline constexpr ProfileSetting kMegatron08[] = {
     {"expert_groups", "within_dp", "parallel_state.py, RankGenerator: ep is cut from dp"},
+    {"blocks", "plain_scores", "models/T5/t5_model.py, transformer/dot_product_attention.py"},
     {"pipeline", "megatron-0.8",
      "pipeline_parallel/schedules.py: as many microbatches as ranks are all warm-up"},
     {"moe_probs", "none", "transformer/moe/token_dispatcher.py: weights are applied at the source"},
@@ -82,6 +83,8 @@ inline constexpr ProfileSetting kDeepspeed[] = {
     {"vocabulary_padding", "none", "nothing is padded"},
     {"tensor_parallel", "without_sequence", "tensor parallelism is Megatron's"},
     {"blocks", "any", "any module"},
+    {"parallel_blocks", "one_reduction",
+     "GPT-NeoX megatron/model/transformer.py, gpt_j_residual: self.reduce"},
     {"pipeline", "deepspeed", "runtime/pipe/schedule.py, TrainSchedule"},
     {"stage_split", "equal", "runtime/pipe/module.py, partition_method uniform"},
     {"gradient_sync", "zero", "runtime/zero/stage_1_and_2.py, stage3.py; runtime/engine.py"},

@@ -27,9 +27,11 @@ constexpr ProfileSwitch kSwitches[] = {
      "the vocabulary is padded to a multiple of N x tp, or must divide"},
     {"tensor_parallel", "optional_sequence always_sequence without_sequence none",
      "with --sp or without, always with sequence parallelism, never with it, or not at all"},
-    {"blocks", "any rms_rotary",
-     "what its models are made of: anything, or RMS norms and rotary "
-     "positions without tied embeddings"},
+    {"blocks", "any plain_scores rms_rotary",
+     "what its models are made of: anything, no biases of scores and no sinks, or RMS norms before "
+     "both blocks and rotary positions without tied embeddings"},
+    {"parallel_blocks", "two_reductions one_reduction",
+     "attention and MLP side by side reduce their outputs over tp each, or the sum of both"},
     {"pipeline", "megatron megatron-0.8 torch deepspeed none", "whose schedules run the stages"},
     {"stage_split", "equal weighted_ends",
      "layers of stages where --stage-layers does not say: equal, or embedding and head count as "
@@ -104,6 +106,8 @@ constexpr ProfileSetting kMegatron[] = {
     {"gradient_dtype", "float32", "training/arguments.py: bf16 accumulates and reduces in fp32"},
     {"tensor_parallel", "optional_sequence", "tensor_parallel/mappings.py"},
     {"blocks", "any", "transformer/transformer_config.py"},
+    {"parallel_blocks", "two_reductions",
+     "tensor_parallel/layers.py, RowParallelLinear; NeMo falcon_decoder_layer.py on top of it"},
     {"pipeline", "megatron", "pipeline_parallel/schedules.py"},
     {"stage_split", "equal", "transformer/transformer_block.py, get_num_layers_to_build"},
     {"expert_capacity", "none", "transformer/moe/token_dispatcher.py: drop-less"},

@@ -1,5 +1,7 @@
 // Attention: multi-head, grouped, or with queries, keys and values from latents (DeepSeek-V2), each
 // with the tokens whole or split over context-parallel ranks.
+#include <utility>
+
 #include "analyzer/io/transformer/blocks.h"
 
 namespace s2t {
@@ -13,11 +15,9 @@ struct Heads {
 
 std::string reshaped(ModelBuilder& b, const std::string& x, const std::string& suffix,
                      const char* rule, int64_t heads) {
-  OpDecl& decl = b.add_op("reshape", suffix, {x});
-  decl.attributes["rule"] = {std::string(rule), decl.pointer};
-  decl.attributes["sizes"] = {
-      Sizes{{"p", b.p.dp}, {"s", b.p.seq}, {"b", b.p.micro_batch}, {"h", heads}}, decl.pointer};
-  return decl.name;
+  return add_reshape(b, x, suffix, rule,
+                     {{"p", b.p.dp}, {"s", b.p.seq}, {"b", b.p.micro_batch}, {"h", heads}})
+      .name;
 }
 
 std::string split_heads(ModelBuilder& b, const std::string& x, const std::string& suffix,
@@ -27,30 +27,27 @@ std::string split_heads(ModelBuilder& b, const std::string& x, const std::string
 
 std::string heads_of(ModelBuilder& b, const std::string& n, const std::string& suffix,
                      int64_t heads, bool positioned) {
-  const std::string x = column(b, n, suffix, heads * b.a.head_dim, b.a.qkv_bias);
+  std::string x = column(b, n, suffix, heads * b.a.head_dim, b.a.qkv_bias);
+  if (positioned && b.a.qk_norm == QkNorm::full)
+    x = norm(b, x, suffix + ".norm", heads * b.a.head_dim);
   std::string y = split_heads(b, x, suffix, heads);
   if (positioned && b.a.qk_norm == QkNorm::per_head) y = norm(b, y, suffix + ".norm", b.a.head_dim);
   if (positioned && b.a.positions == Positions::rotary) y = b.op("rope", suffix + ".rope", {y});
   return y;
 }
 
-Heads plain_heads(ModelBuilder& b, const std::string& x) {
-  const std::string n = input_norm(b, x, "norm");
+Heads plain_heads(ModelBuilder& b, const std::string& n) {
+  b.gathered_again(n);
   return {heads_of(b, n, "q", b.a.heads, true), heads_of(b, n, "k", b.a.kv_heads, true),
           heads_of(b, n, "v", b.a.kv_heads, false)};
 }
 
 // --- latent attention ----------------------------------------------------------------------------
 
-// Whole on every rank of tp, applied to the tokens that a rank has.
-std::string duplicated(ModelBuilder& b, const std::string& x, const std::string& suffix,
-                       int64_t out) {
-  return b.op("linear", suffix, {x, b.parameter(suffix + ".weight", {out, b.a.hidden})});
-}
-
 // A latent, its norm, and what column linears make of it.
 std::string latent(ModelBuilder& b, const std::string& n, const std::string& suffix, int64_t rank) {
-  const std::string y = norm(b, duplicated(b, n, suffix + "_down", rank), suffix + "_norm", rank);
+  const std::string y =
+      norm(b, duplicated(b, n, suffix + "_down", rank, false), suffix + "_norm", rank);
   b.gathered_again(y);
   return y;
 }
@@ -63,7 +60,7 @@ std::string up(ModelBuilder& b, const std::string& x, const std::string& suffix,
 
 // One rotated part for all heads: every rank of tp needs it for all tokens.
 std::string shared_rotation(ModelBuilder& b, const std::string& n) {
-  const std::string x = duplicated(b, n, "k_rope_down", b.a.latent->rope_dim);
+  const std::string x = duplicated(b, n, "k_rope_down", b.a.latent->rope_dim, false);
   const std::string rotated = b.op("rope", "k_rope", {split_heads(b, x, "k_rope", 1)});
   OpDecl& decl = b.add_op("einsum", "k_rope.all", {rotated});
   decl.attributes["rule"] = {std::string("x[b o s d] -> y[b h s d]"), decl.pointer};
@@ -72,10 +69,10 @@ std::string shared_rotation(ModelBuilder& b, const std::string& n) {
   return decl.name;
 }
 
-Heads latent_heads(ModelBuilder& b, const std::string& x) {
+Heads latent_heads(ModelBuilder& b, const std::string& n) {
   const LatentAttention& l = *b.a.latent;
   const int64_t query = l.nope_dim + l.rope_dim;
-  const std::string n = l.q_rank > 0 ? norm(b, x, "norm", b.a.hidden) : input_norm(b, x, "norm");
+  if (l.q_rank == 0) b.gathered_again(n);
   const std::string from = l.q_rank > 0 ? latent(b, n, "q", l.q_rank) : n;
   const std::string q =
       b.op("rope", "q.rope", {up(b, from, "q", query, l.q_rank > 0 ? l.q_rank : b.a.hidden)});
@@ -92,6 +89,17 @@ void exchange_heads(ModelBuilder& b, const std::string& x, const char* over_cp) 
   b.pin(x, {{"tp", "S(1)"}, {"cp", over_cp}});
 }
 
+// The op, and what it reads besides.
+std::string_view core_op(ModelBuilder& b, std::vector<std::string>& inputs) {
+  if (b.a.sinks) {
+    inputs.push_back(b.parameter("sinks", {b.a.heads}, {{"tp", "S(0)"}}));
+    return "attention_with_sinks";
+  }
+  if (b.score_bias.empty()) return "attention";
+  inputs.push_back(b.score_bias);
+  return "attention_biased";
+}
+
 std::string core(ModelBuilder& b, const Heads& heads) {
   const bool exchanged = b.p.cp > 1 && b.profile.is("context_parallel", "a2a");
   std::vector<std::string> inputs;
@@ -102,24 +110,44 @@ std::string core(ModelBuilder& b, const Heads& heads) {
   }
   if (b.p.cp > 1 && !exchanged)  // gathered for the forward, and again for the backward
     for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
-  OpDecl& decl = b.add_op("attention", "core", inputs);
-  decl.attributes["causal"] = {true, decl.pointer};
+  const std::string_view op = core_op(b, inputs);
+  OpDecl& decl = b.add_op(op, "core", inputs);
+  decl.attributes["causal"] = {b.causal, decl.pointer};
   const std::string o = decl.name;
   if (exchanged) exchange_heads(b, o, "S(2)");
   return o;
 }
 
-}  // namespace
-
-std::string attention(ModelBuilder& b, const std::string& x) {
+std::string attended(ModelBuilder& b, const Heads& heads) {
   const int64_t width = b.a.latent ? b.a.latent->v_dim : b.a.head_dim;
-  const Heads heads = b.a.latent ? latent_heads(b, x) : plain_heads(b, x);
   const bool again = b.p.recompute == Recompute::selective;
   if (again) b.recomputed = b.next_recomputed++;
   const std::string y = core(b, heads);
   if (again) b.recomputed = -1;
   const std::string o = reshaped(b, y, "merge", "x[(p b) h s d] -> y[(p s b) (h d)]", b.a.heads);
-  return b.op("add", "out", {x, row(b, o, "proj", b.a.heads * width, b.a.out_bias)});
+  return row(b, o, "proj", b.a.heads * width, b.a.out_bias);
+}
+
+}  // namespace
+
+std::string attention(ModelBuilder& b, const std::string& n) {
+  return attended(b, b.a.latent ? latent_heads(b, n) : plain_heads(b, n));
+}
+
+// All tokens of the memory are seen, and their distance means nothing. Every layer gathers the
+// memory by itself.
+std::string cross_attention(ModelBuilder& b, const std::string& n, const std::string& memory) {
+  const std::string m = b.op("identity", "memory", {memory});
+  b.gathered_again(n);
+  b.gathered_again(m);
+  const std::string bias = std::exchange(b.score_bias, "");
+  b.causal = false;
+  const std::string y =
+      attended(b, {heads_of(b, n, "q", b.a.heads, true), heads_of(b, m, "k", b.a.kv_heads, true),
+                   heads_of(b, m, "v", b.a.kv_heads, false)});
+  b.causal = true;
+  b.score_bias = bias;
+  return y;
 }
 
 }  // namespace s2t

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "analyzer/base/text.h"
 #include "analyzer/io/transformer.h"
 #include "analyzer/io/transformer/blocks.h"
 #include "analyzer/io/transformer/framework.h"
@@ -9,24 +8,20 @@
 namespace s2t {
 namespace {
 
-std::string layer(ModelBuilder& b, const std::string& x, int64_t number) {
-  if (b.p.recompute == Recompute::full) b.recomputed = b.next_recomputed++;
-  b.module = fmt::format("layers.{}.attn", number);
-  const std::string y = attention(b, x);
-  const bool sparse = b.a.experts && number >= b.a.experts->first_dense;
-  b.module = fmt::format("layers.{}.{}", number, sparse ? "moe" : "mlp");
-  return sparse ? experts(b, y) : mlp(b, y);
-}
-
 Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
   ModelBuilder b(a, plan, profile);
   set_up_job(b);
-  std::string x = embedding(b);
+  const bool behind_encoder = a.encoder_layers > 0;
+  const std::string memory = behind_encoder ? encoder(b) : "";
+  std::string x = behind_encoder ? embedding_again(b) : embedding(b);
+  b.causal = a.causal;
+  b.score_bias = relative_positions(b, "layers");
   int64_t number = 0;
   const std::vector<int64_t>& stages = plan.stage_layers;
   for (size_t s = 0; s < stages.size(); ++s) {
     b.stage = static_cast<int>(s);
-    for (int64_t i = 0; i < stages[s]; ++i) x = layer(b, x, number++);
+    for (int64_t i = 0; i < stages[s]; ++i, ++number)
+      x = behind_encoder ? layer_with_memory(b, x, memory, number) : layer(b, x, number);
   }
   b.recomputed = -1;
   head(b, x);  // on the last stage too
@@ -38,24 +33,25 @@ Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
 
 // Parts that a profile's framework does not have, or that are not modelled yet.
 void check_parts(const Architecture& a, const Plan& p, const Profile& profile, Diagnostics& sink) {
-  const std::string counted =
-      fmt::format("Only its parameters are counted: {}.", commas(parameter_count(a)));
-  const auto refuse = [&](bool present, std::string what) {
-    if (present)
-      sink.add({"", std::move(what) + " (" + a.family + ")",
-                "an architecture that is modelled under " + std::string(profile.name()), counted,
-                "unsupported-config"});
+  const auto at_most_one = [&](std::string flag, bool wrong, std::string_view what,
+                               std::string advice) {
+    if (wrong)
+      sink.add({std::move(flag), fmt::format("{} ({}) under {}", what, a.family, profile.name()),
+                "1", std::move(advice), "unsupported-plan"});
   };
-  refuse(a.encoder_layers > 0, "an encoder with cross-attention");
-  refuse(a.post_norm || a.norms_per_layer != 2, "norms elsewhere than before the two blocks");
-  refuse(a.parallel, "attention and MLP in parallel");
-  refuse(a.embedding_norm || a.token_types > 0, "a norm or segments behind the embedding");
-  refuse(a.norm == Norm::layer_without_bias, "layer norms without a bias");
-  refuse(a.qk_norm == QkNorm::full, "norms over all queries at once");
-  refuse(a.sinks, "attention sinks");
-  refuse(a.positions == Positions::relative, "relative position buckets");
-  refuse(a.experts && (a.experts->bias || a.experts->router_bias || a.experts->shared_gate),
-         "experts with a bias, a router bias or a gate");
+  const bool encodes = a.encoder_layers > 0 || !a.causal;
+  at_most_one("--pp", a.encoder_layers > 0 && p.pp > 1, "a pipeline through encoder and decoder",
+              "Every layer of the decoder reads what the encoder made; Megatron's pretrain_t5.py "
+              "refuses it too.");
+  at_most_one("--cp", encodes && p.cp > 1, "context parallelism of an encoder",
+              "Only decoders are trained on parts of a sample.");
+  at_most_one("--tp", a.qk_norm == QkNorm::full && p.tp > 1,
+              "norms over all heads at once with tensor parallelism",
+              "No rank has all heads then.");
+  at_most_one("--etp",
+              a.experts && a.experts->bias && p.expert_tp() > 1 &&
+                  profile.is("tensor_parallel", "optional_sequence"),
+              "experts with a bias, split over ranks", "Each rank would add the bias to its part.");
   const bool ring = profile.is("context_parallel", "p2p");
   if (p.cp > 1 && (ring || profile["context_parallel"].empty()))
     sink.add({"--cp",

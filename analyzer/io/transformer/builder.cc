@@ -45,10 +45,15 @@ std::string ModelBuilder::parameter(const std::string& suffix, const std::vector
   return name;
 }
 
+std::string ModelBuilder::integers(const std::string& name, const std::vector<int64_t>& shape,
+                                   const Placements& placements) {
+  leaf(name, shape, DType::i64, placements);
+  return name;
+}
+
 std::string ModelBuilder::ids(const std::string& name) {
   const int64_t tokens = p.dp * p.seq * p.micro_batch;
-  leaf(name, {tokens}, DType::i64, {{"dp", "S(0)"}, {"cp", "S(0)"}});
-  return name;
+  return integers(name, {tokens}, {{"dp", "S(0)"}, {"cp", "S(0)"}});
 }
 
 OpDecl& ModelBuilder::add_op(std::string_view op, const std::string& suffix,

@@ -32,10 +32,16 @@ class ModelBuilder {
   int stage = 0;        // where it runs
   int recomputed = -1;  // number of what is computed again together with it
   int next_recomputed = 0;
-  std::string table;  // the embedding's, which a tied head reads
+  std::string table;               // the embedding's, which a tied head reads
+  bool causal = true;              // of the attention that is added now
+  std::string score_bias;          // added to its scores; "": nothing
+  bool rows_stay_partial = false;  // row linears leave the sum over tp to what reads them
 
   // Padded as the profile pads.
   int64_t vocabulary() const;
+  std::string_view activation() const {
+    return !a.activation.empty() ? a.activation : a.gated ? "swiglu" : "gelu";
+  }
   // Where the tokens between two blocks lie over tp: split under sequence parallelism.
   std::string tokens() const { return p.sequence_parallel() ? "S(0)" : "R"; }
 
@@ -44,6 +50,8 @@ class ModelBuilder {
 
   std::string parameter(const std::string& suffix, const std::vector<int64_t>& shape,
                         const Placements& placements = {});
+  std::string integers(const std::string& name, const std::vector<int64_t>& shape,
+                       const Placements& placements = {});
   // One integer per token of the microbatch.
   std::string ids(const std::string& name);
 

@@ -25,9 +25,24 @@ CallDecl batch_part(const ModelBuilder& b, const std::string& name, DType dtype,
   return call;
 }
 
+// What pretrain_bert.py and pretrain_t5.py hand out on every stage: all numbers of the batch in one
+// go, behind their shapes (tensor_parallel/data.py, broadcast_data). Words, segments, labels, masks
+// of loss and padding of each token and one number per sample; or words of encoder and decoder,
+// labels and the masks of loss, encoder and decoder.
+void hand_out_flat(ModelBuilder& b) {
+  constexpr int64_t kTensors = 6, kMostDims = 5;
+  const int64_t tokens = b.p.micro_batch * b.p.seq;
+  const int64_t numbers = b.a.pretraining_heads ? 5 * tokens + b.p.micro_batch : 6 * tokens;
+  for (int stage = 0; stage < static_cast<int>(b.p.pp * b.p.vpp); ++stage) {
+    b.model.calls.push_back(batch_part(b, "shapes", DType::i64, {kTensors * kMostDims}, stage));
+    b.model.calls.push_back(batch_part(b, "numbers", DType::i64, {numbers}, stage));
+  }
+}
+
 // The first stage needs the tokens, the last one the labels; whole samples, cut for cp afterwards.
 void hand_out_batch(ModelBuilder& b) {
   if (!b.profile.is("batch_broadcast", "tp")) return;
+  if (b.a.pretraining_heads || b.a.encoder_layers > 0) return hand_out_flat(b);
   const Shape tokens{b.p.micro_batch, b.p.seq}, mask{b.p.micro_batch, 1, b.p.seq, b.p.seq};
   const int last = static_cast<int>(b.p.pp * b.p.vpp) - 1;
   const bool with_mask = b.profile.is("attention_mask", "broadcast");
@@ -91,14 +106,21 @@ void step_statistics(ModelBuilder& b) {
                                  "ranks without a norm of their own get that of the others"));
 }
 
-// Sum and number of tokens.
+// Sum and number of tokens; BERT's two losses for every microbatch (pretrain_bert.py, loss_func).
 void logged_loss(ModelBuilder& b) {
   if (!b.profile.is("loss_logging", "step")) return;
   CallDecl loss = scalar("loss.logged", Combiner::sum, {"dp", "cp"}, CallDecl::When::after_update,
                          "the loss to print is the mean over all samples");
   loss.module = "loss";
   loss.shape = {2};
-  loss.stage = static_cast<int>(b.p.pp * b.p.vpp) - 1;
+  if (b.a.pretraining_heads) {
+    loss.axes = {"dp"};
+    loss.when = CallDecl::When::forward;
+    loss.before = b.model.loss;
+    loss.again = false;
+  } else {
+    loss.stage = static_cast<int>(b.p.pp * b.p.vpp) - 1;
+  }
   b.model.calls.push_back(std::move(loss));
 }
 

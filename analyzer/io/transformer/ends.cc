@@ -33,6 +33,21 @@ std::string fused_rows(ModelBuilder& b, const std::string& logits, const std::st
                regrouped(b, "loss.target.part", "target.row", "x[t o] -> y[t]", "")});
 }
 
+// A table of positions, and one of segments, are added to whole tokens; then these are split.
+std::string with_positions(ModelBuilder& b, const std::string& tokens) {
+  const bool learned = b.a.positions == Positions::learned;
+  b.pin(tokens, {{"tp", learned || b.a.token_types > 0 ? "R" : b.tokens()}});
+  std::string sum = tokens;
+  const auto add = [&](const char* name, const char* ids, const char* suffix, int64_t rows) {
+    const std::string table = b.parameter(std::string(name) + ".weight", {rows, b.a.hidden});
+    sum = b.op("add", suffix, {sum, b.op("embedding", name, {b.ids(ids), table})});
+  };
+  if (learned) add("positions", "position_ids", "sum", b.a.position_rows);
+  if (b.a.token_types > 0) add("segments", "segment_ids", "sum.segments", b.a.token_types);
+  if (sum != tokens && b.p.sequence_parallel()) b.pin(sum, {{"tp", "S(0)"}});
+  return sum;
+}
+
 }  // namespace
 
 std::string embedding(ModelBuilder& b) {
@@ -40,24 +55,27 @@ std::string embedding(ModelBuilder& b) {
   const std::string ids = b.ids("ids");
   b.table = b.parameter("weight", {b.vocabulary(), b.a.hidden}, {{"tp", "S(0)"}});
   const std::string e = b.op("embedding", "tokens", {ids, b.table});
-  if (b.a.positions != Positions::learned) {
-    b.pin(e, {{"tp", b.tokens()}});
-    return e;
-  }
-  b.pin(e, {{"tp", "R"}});  // the positions are added to whole tokens, then these are split
-  const std::string rows = b.parameter("positions.weight", {b.a.position_rows, b.a.hidden});
-  const std::string positions = b.op("embedding", "positions", {b.ids("position_ids"), rows});
-  const std::string sum = b.op("add", "sum", {e, positions});
-  if (b.p.sequence_parallel()) b.pin(sum, {{"tp", "S(0)"}});
-  return sum;
+  const std::string x = with_positions(b, e);
+  return b.a.embedding_norm ? norm(b, x, "norm", b.a.hidden) : x;
 }
 
-void head(ModelBuilder& b, const std::string& x) {
-  b.module = "head";
-  const std::string n = input_norm(b, x, "norm");
+std::string embedding_again(ModelBuilder& b) {
+  b.module = "embed";
+  const std::string e = b.op("embedding", "decoder_tokens", {b.ids("decoder_ids"), b.table});
+  b.pin(e, {{"tp", b.tokens()}});
+  return e;
+}
+
+std::string logits_of(ModelBuilder& b, const std::string& n) {
+  b.gathered_again(n);
   const std::string w =
       b.a.tied ? b.table : b.parameter("weight", {b.vocabulary(), b.a.hidden}, {{"tp", "S(0)"}});
   const std::string logits = b.op("linear", "logits", {n, w});
+  if (!b.a.soft_cap) return logits;
+  return b.op("tanh", "logits.capped", {logits});  // between two scales
+}
+
+std::string loss_of_tokens(ModelBuilder& b, const std::string& logits, const std::string& name) {
   b.module = "loss";
   const std::string labels = b.ids("labels");
   const bool fused = b.profile.is("cross_entropy", "fused");
@@ -65,9 +83,16 @@ void head(ModelBuilder& b, const std::string& x) {
   OpDecl& loss = fused ? b.add_op("mean", "loss", {fused_rows(b, logits, labels)})
                        : b.add_op(target_first ? "cross_entropy_target_first" : "cross_entropy",
                                   "loss", {logits, labels});
-  loss.name = "loss";
-  loss.outputs = {"loss"};
-  b.model.loss = "loss";
+  loss.name = name;
+  loss.outputs = {name};
+  return name;
+}
+
+void head(ModelBuilder& b, const std::string& x) {
+  b.module = "head";
+  if (b.a.pretraining_heads) return pretraining_heads(b, x);
+  const std::string n = b.a.final_norm ? norm(b, x, "norm", b.a.hidden) : x;
+  b.model.loss = loss_of_tokens(b, logits_of(b, n), "loss");
 }
 
 }  // namespace s2t

@@ -5,9 +5,13 @@ namespace {
 
 std::string expert(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
                    int64_t in, const char* split) {
-  const std::string w = b.parameter(suffix + ".weight", {b.a.experts->experts, out, in},
-                                    {{"ep", "S(0)"}, {"etp", split}});
-  return b.op("moe_expert", suffix, {x, w});
+  const Experts& e = *b.a.experts;
+  const std::string w =
+      b.parameter(suffix + ".weight", {e.experts, out, in}, {{"ep", "S(0)"}, {"etp", split}});
+  const std::string y = b.op("moe_expert", e.bias ? suffix + ".product" : suffix, {x, w});
+  if (!e.bias) return y;
+  return b.op("moe_bias", suffix,
+              {y, b.parameter(suffix + ".bias", {e.experts, out}, {{"ep", "S(0)"}})});
 }
 
 std::string routed(ModelBuilder& b, std::string_view name, const std::string& suffix,
@@ -15,6 +19,31 @@ std::string routed(ModelBuilder& b, std::string_view name, const std::string& su
   OpDecl& decl = b.add_op(name, suffix, std::move(inputs));
   decl.attributes["routing"] = {std::string("balanced"), decl.pointer};
   return decl.name;
+}
+
+// Softmax of a linear; with a bias in between.
+std::string router(ModelBuilder& b, const std::string& n) {
+  const int64_t experts = b.a.experts->experts;
+  if (b.a.experts->router_bias)
+    return b.op("softmax", "router.probs", {duplicated(b, n, "router", experts, true)});
+  return b.op("moe_router", "router", {n, b.parameter("router.weight", {experts, b.a.hidden})});
+}
+
+// Rows times their weights, which travelled as the rows did.
+std::string weighed(ModelBuilder& b, const std::string& rows, const std::string& route) {
+  return b.op("moe_weigh", "experts.weighed", {rows, routed(b, "moe_probs", "probs", {route})});
+}
+
+// Those that every token goes to, scaled by a gate of their own if they have one.
+std::string shared(ModelBuilder& b, const std::string& n) {
+  const Experts& e = *b.a.experts;
+  const std::string y = feed_forward(b, n, "shared.", e.shared_ffn, false);
+  if (!e.shared_gate) return y;
+  const std::string score =
+      b.op("sigmoid", "shared.score", {duplicated(b, n, "shared.scale", 1, false)});
+  OpDecl& scaled = b.add_op("einsum", "shared.scaled", {y, score});
+  scaled.attributes["rule"] = {std::string("x[t d] g[t o] -> y[t d]"), scaled.pointer};
+  return scaled.name;
 }
 
 // One table for all layers.
@@ -61,26 +90,23 @@ void state_calls(ModelBuilder& b) {
 
 }  // namespace
 
-std::string experts(ModelBuilder& b, const std::string& x) {
+std::string experts(ModelBuilder& b, const std::string& n) {
   const Experts& e = *b.a.experts;
   declare_routing(b);
-  const std::string n = input_norm(b, x, "norm");
-  const std::string route =
-      b.op("moe_router", "router", {n, b.parameter("router.weight", {e.experts, b.a.hidden})});
+  b.gathered_again(n);
+  const std::string route = router(b, n);
   state_calls(b);
   const std::string rows = routed(b, "moe_dispatch", "dispatch", {n, route});
   const bool probs_travel = b.profile.is("moe_probs", "all_to_all");
   const std::string gate = expert(b, rows, "experts.gate", e.ffn, b.a.hidden, "S(1)");
   const std::string up = expert(b, rows, "experts.up", e.ffn, b.a.hidden, "S(1)");
-  std::string act = b.op("swiglu", "experts.act", {gate, up});
-  if (probs_travel)
-    act = b.op("moe_weigh", "experts.weighed", {act, routed(b, "moe_probs", "probs", {route})});
-  const std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
-  b.pin(down, {{"etp", "S(1)"}});
+  std::string act = b.op(b.activation(), "experts.act", {gate, up});
+  if (probs_travel && !e.bias) act = weighed(b, act, route);
+  std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
+  if (!e.bias) b.pin(down, {{"etp", "S(1)"}});  // with a bias experts are whole
+  if (probs_travel && e.bias) down = weighed(b, down, route);
   std::string y = routed(b, probs_travel ? "moe_collect" : "moe_combine", "combine", {down, route});
-  if (e.shared_ffn > 0)
-    y = b.op("add", "sum", {y, feed_forward(b, n, "shared.", e.shared_ffn, false)});
-  return b.op("add", "out", {x, y});
+  return e.shared_ffn > 0 ? b.op("add", "sum", {y, shared(b, n)}) : y;
 }
 
 }  // namespace s2t

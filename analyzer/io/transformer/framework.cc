@@ -55,17 +55,25 @@ class Limits {
   }
 
   void blocks() {
-    if (!is("blocks", "rms_rotary")) return;
-    const auto no = [&](bool wrong, const char* what) {
+    const bool plain = is("blocks", "plain_scores"), rms = is("blocks", "rms_rotary");
+    const auto no = [&](bool wrong, const char* what, const char* expected) {
       if (wrong)
         sink_.add({"", fmt::format("{} ({})", what, a_.family),
-                   fmt::format("a model of RMS norms and rotary positions, as {} has them",
-                               profile_.name()),
+                   fmt::format("{}, as {} has them", expected, profile_.name()),
                    "megatron, ddp and deepspeed can run this one.", "unsupported-config"});
     };
-    no(a_.positions != Positions::rotary, "positions that are not rotary");
-    no(a_.norm != Norm::rms, "norms that are not RMS norms");
-    no(a_.tied, "a tied embedding");
+    const char* scores = "attention with plain scores";
+    no(plain && a_.sinks, "attention sinks", scores);
+    no((plain || rms) && a_.positions == Positions::relative, "relative positions",
+       plain ? scores : "rotary positions");
+    if (!rms) return;
+    const char* model = "a model of RMS norms and rotary positions";
+    const bool other = a_.positions != Positions::rotary && a_.positions != Positions::relative;
+    no(other, "positions that are not rotary", model);
+    no(a_.norm != Norm::rms, "norms that are not RMS norms", model);
+    no(a_.norms != NormPlace::before, "norms elsewhere than before both blocks", model);
+    no(a_.tied, "a tied embedding", model);
+    no(a_.encoder_layers > 0, "an encoder", model);
   }
 
   void sharding() {

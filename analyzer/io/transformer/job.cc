@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "analyzer/base/text.h"
+
 namespace s2t {
 namespace {
 
@@ -88,6 +90,16 @@ void add_remarks(ModelBuilder& b) {
          fmt::format("the vocabulary of {} is padded to {}, a multiple of {} x tp, as {} pads it",
                      b.a.vocab, b.vocabulary(), b.profile["vocabulary_padding"],
                      b.profile.name())});
+  if (const Count heads = pretraining_head_count(b.a))
+    b.model.remarks.push_back(
+        {"pretraining-heads",
+         fmt::format("the step is that of pretraining on hidden words and following sentences, "
+                     "whose heads have {} parameters that the published count leaves out",
+                     commas(heads))});
+  if (b.a.encoder_layers > 0)
+    b.model.remarks.push_back({"two-sequences", fmt::format("encoder and decoder read {} tokens "
+                                                            "of each sample each",
+                                                            commas(b.p.seq))});
   if (b.a.experts && b.p.expert_tp() > 1)
     b.model.remarks.push_back(
         {"uneven-rows",

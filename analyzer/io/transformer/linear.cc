@@ -3,15 +3,10 @@
 namespace s2t {
 
 std::string norm(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t width) {
+  constexpr std::string_view kOps[] = {"rms_norm", "layer_norm", "layer_norm_unshifted"};
   std::vector<std::string> inputs{x, b.parameter(suffix + ".weight", {width})};
   if (b.a.norm == Norm::layer) inputs.push_back(b.parameter(suffix + ".bias", {width}));
-  return b.op(b.a.norm == Norm::layer ? "layer_norm" : "rms_norm", suffix, inputs);
-}
-
-std::string input_norm(ModelBuilder& b, const std::string& x, const std::string& suffix) {
-  const std::string n = norm(b, x, suffix, b.a.hidden);
-  b.gathered_again(n);
-  return n;
+  return b.op(kOps[static_cast<size_t>(b.a.norm)], suffix, inputs);
 }
 
 std::string column(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
@@ -31,23 +26,41 @@ std::string row(ModelBuilder& b, const std::string& x, const std::string& suffix
                 bool bias) {
   const std::string w = b.parameter(suffix + ".weight", {b.a.hidden, in}, {{"tp", "S(1)"}});
   const std::string y = b.op("linear", bias ? suffix + ".product" : suffix, {x, w});
-  b.pin(y, {{"tp", b.tokens()}});
+  if (!b.rows_stay_partial) b.pin(y, {{"tp", b.tokens()}});
   if (!bias) return y;
-  return b.op("bias_add", suffix, {y, b.parameter(suffix + ".bias", {b.a.hidden})});
+  const std::string shift = b.parameter(suffix + ".bias", {b.a.hidden});
+  OpDecl& sum = b.add_op("bias_add", suffix, {y, shift});
+  if (b.rows_stay_partial) sum.modes["tp"] = "linear";  // each rank adds its part of the bias
+  return sum.name;
+}
+
+std::string duplicated(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                       int64_t out, bool bias) {
+  const std::string w = b.parameter(suffix + ".weight", {out, b.a.hidden});
+  if (!bias) return b.op("linear", suffix, {x, w});
+  const std::string y = b.op("linear", suffix + ".product", {x, w});
+  return b.op("bias_add", suffix, {y, b.parameter(suffix + ".bias", {out})});
 }
 
 std::string feed_forward(ModelBuilder& b, const std::string& n, const std::string& prefix,
                          int64_t ffn, bool bias) {
   const std::string up = column(b, n, prefix + "up", ffn, bias);
-  const std::string act =
-      b.a.gated ? b.op("swiglu", prefix + "act", {column(b, n, prefix + "gate", ffn, bias), up})
-                : b.op("gelu", prefix + "act", {up});
-  return row(b, act, prefix + "down", ffn, bias);
+  std::vector<std::string> inputs{up};
+  if (b.a.gated) inputs.insert(inputs.begin(), column(b, n, prefix + "gate", ffn, bias));
+  return row(b, b.op(b.activation(), prefix + "act", inputs), prefix + "down", ffn, bias);
 }
 
-std::string mlp(ModelBuilder& b, const std::string& x) {
-  const std::string n = input_norm(b, x, "norm");
-  return b.op("add", "out", {x, feed_forward(b, n, "", b.a.ffn, b.a.mlp_bias)});
+std::string mlp(ModelBuilder& b, const std::string& n) {
+  b.gathered_again(n);
+  return feed_forward(b, n, "", b.a.ffn, b.a.mlp_bias);
+}
+
+OpDecl& add_reshape(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                    const char* rule, const std::map<std::string, int64_t>& sizes) {
+  OpDecl& decl = b.add_op("reshape", suffix, {x});
+  decl.attributes["rule"] = {std::string(rule), decl.pointer};
+  decl.attributes["sizes"] = {sizes, decl.pointer};
+  return decl;
 }
 
 }  // namespace s2t

@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "you mean \"tp\"? [unknown-axis]"},
         Mistake{R"json("op": "gelu")json", R"json("op": "gellu")json",
                 "/ops/1/op: unknown op \"gellu\"; expected one of \"linear\", \"matmul\", "
-                "\"einsum\", \"bias_add\", \"add\", \"sub\", \"mul\", \"scale\" and 44 more. Did "
+                "\"einsum\", \"bias_add\", \"add\", \"sub\", \"mul\", \"scale\" and 49 more. Did "
                 "you mean \"gelu\"? [unknown-op]"},
         Mistake{R"json("op": "gelu")json", R"json("op": "gelu", "eps": 1)json",
                 "/ops/1/eps: unknown key \"eps\"; expected one of \"op\", \"inputs\", \"output\", "

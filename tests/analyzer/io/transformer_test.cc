@@ -301,9 +301,6 @@ TEST(Plan, WhatIsNotModelledIsRefusedByName) {
   plan.cp = 2;
   EXPECT_THAT(refusals(dense(2, 64, 4), plan), ElementsAre(HasSubstr("a ring of messages")));
   plan.cp = 1;
-  Architecture a = dense(2, 64, 4);
-  a.parallel = true;
-  EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("in parallel")));
   plan.tp = 2;
   EXPECT_THAT(refusals(mixtral(2), plan), ElementsAre(HasSubstr("--sp too")));
 }
