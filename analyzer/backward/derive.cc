@@ -49,7 +49,7 @@ class Deriver {
     for (const int conversion : forward_.ops[id.at()].conversions)
       if (conversion >= 0) finish_converted_parameter(conversion, id);
     for (const TensorId t : op.inputs)
-      if (graph_.value(t).leaf() && !graph_.value(t).parameter && is_first_use(t, id))
+      if (graph_.value(t).leaf() && !graph_.value(t).parameter && is_last_source(t, id))
         finish_input(t, id);
   }
 
@@ -155,15 +155,36 @@ class Deriver {
     add(list, std::move(c));
   }
 
+  // Does the backward of `use` contribute to the gradient of what it reads?
+  bool contributes(const Use& use) const {
+    const Op& op = graph_.op(use.op);
+    return (wants_gradient(op, use.operand) || is_message(op)) &&
+           std::any_of(op.outputs.begin(), op.outputs.end(),
+                       [&](TensorId out) { return needs_.needed[out.at()]; });
+  }
+
   // Of the uses on its stage; a leaf that several stages read has a gradient on each.
-  bool is_first_use(TensorId value, OpId id) const {
+  bool is_last_source(TensorId value, OpId id) const {
     for (const Use& use : graph_.value(value).uses)
-      if (stage_of(use.op) == stage_of(id)) return use.op == id;
+      if (stage_of(use.op) == stage_of(id) && contributes(use)) return use.op == id;
+    return false;
+  }
+
+  // Of the uses that read the value through one conversion.
+  bool is_last_source(const Conversion& conversion, int index, OpId id) const {
+    for (const Use& use : graph_.value(conversion.value).uses)
+      if (forward_.ops[use.op.at()].conversions[use.operand] == index && contributes(use))
+        return use.op == id;
     return false;
   }
 
   int stage_of(OpId id) const { return graph_.op(id).stage; }
-  int stage_of(const Contribution& c) const { return stage_of(c.sources.front()); }
+  // A gradient that was sent back adds up where the value was made.
+  int stage_of(const Contribution& c) const {
+    const Op& op = graph_.op(c.sources.front());
+    const bool sent = is_message(op) && !graph_.value(op.inputs[0]).leaf();
+    return sent ? stage_of(graph_.value(op.inputs[0]).producer) : op.stage;
+  }
 
   void add(std::vector<Contribution>& list, Contribution c) const {
     for (Contribution& other : list)
@@ -210,8 +231,8 @@ class Deriver {
     return home;
   }
 
-  // The gradient of an input is complete on a stage once the backward has passed its first use
-  // there, `id`.
+  // The gradient of an input is complete on a stage once the backward has passed the first of its
+  // uses there that contribute, `id`.
   void finish_input(TensorId value, OpId id) {
     std::vector<Contribution> home;
     for (const Contribution& c : out_.leaf_gradients[value.at()]) {
@@ -229,12 +250,12 @@ class Deriver {
   }
 
   // A parameter that was converted for use (a position table sliced along the sequence): the dual
-  // of that conversion runs behind the first op that read it. Axes on which nothing was converted
-  // are the synchronisation's business.
+  // of that conversion runs behind the last op to contribute through it. Axes on which nothing was
+  // converted are the synchronisation's business.
   void finish_converted_parameter(int index, OpId id) {
     const auto it = converted_.find(index);
     const Conversion& conversion = forward_.conversions[static_cast<size_t>(index)];
-    if (it == converted_.end() || conversion.consumer != id) return;
+    if (it == converted_.end() || !is_last_source(conversion, index, id)) return;
     for (const Contribution& c : it->second) {
       Layout home = c.layout;
       for (size_t i = 0; i < graph_.atoms(); ++i) {

@@ -394,6 +394,7 @@ class SyncPlanner {
                            "each",
                            quoted(graph_.value(leaf.parameter).name)),
                "a parameter of one pipeline rank", "Give each stage a parameter of its own.");
+      refuse_unused(leaf, ranks.size());
       SyncCall call =
           call_for(leaf, SyncCall::Purpose::tied, Collective::all_reduce, atom_bit(*atom));
       call.when = SyncCall::When::last;
@@ -402,6 +403,25 @@ class SyncPlanner {
       call.shape = leaf.local;
       out_.calls.push_back(std::move(call));
     }
+  }
+
+  // Sharded synchronisation leaves each rank the gradient of its part, which only ranks with the same
+  // parts can add up.
+  void refuse_unused(const GradientLeaf& leaf, size_t holders) const {
+    const bool sharded = decl_.kind == SyncKind::zero1 || decl_.kind == SyncKind::zero2 ||
+                         decl_.kind == SyncKind::zero3;
+    std::set<int64_t> with_gradient;
+    for (const GradientLeaf& other : leaves_)
+      if (other.parameter == leaf.parameter)
+        with_gradient.insert(pipeline_rank(graph_, other.stage));
+    if (!sharded || with_gradient.size() == holders) return;
+    refuse(
+        graph_, leaf, "tied-unused",
+        fmt::format("{} pipeline ranks hold parameter {} and {} of them {} a gradient of it, which "
+                    "sharded synchronisation would leave in parts",
+                    holders, quoted(graph_.value(leaf.parameter).name), with_gradient.size(),
+                    with_gradient.size() == 1 ? "has" : "have"),
+        "a gradient on each of them", "Let the loss depend on every use, or take \"bucketed\".");
   }
 
   const Graph& graph_;

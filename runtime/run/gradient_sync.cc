@@ -139,6 +139,9 @@ void GradientSync::after_backward(OpId op) {
 
 void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
   tag_ = {};
+  for (Leaf& leaf :
+       silent_leaves(graph_, forward_, leaves_, [&](TensorId p) { return parameters_.has(p); }))
+    leaves_.push_back(std::move(leaf));
   std::vector<size_t> order;
   for (size_t i = 0; i < leaves_.size(); ++i) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

@@ -70,6 +70,37 @@ std::vector<Leaf> leaves_of_stage(const Graph& graph, const Forward& forward, in
   return leaves;
 }
 
+std::vector<Leaf> silent_leaves(const Graph& graph, const Forward& forward,
+                                const std::vector<Leaf>& leaves,
+                                const std::function<bool(TensorId)>& holds) {
+  const std::vector<bool> reached = reached_from_loss(graph);
+  const auto trains = [&](const Use& use) {
+    const Op& op = graph.op(use.op);
+    return carries_gradient(graph, op, use.operand) &&
+           std::any_of(op.outputs.begin(), op.outputs.end(),
+                       [&](TensorId out) { return reached[out.at()]; });
+  };
+  std::vector<Leaf> silent;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const TensorId p(v);
+    const Value& value = graph.value(p);
+    if (!value.parameter || !value.requires_grad || !holds(p) || !family_of_tied(graph, p))
+      continue;
+    const auto use = std::find_if(value.uses.begin(), value.uses.end(), trains);
+    const bool sounds =
+        std::any_of(leaves.begin(), leaves.end(), [&](const Leaf& l) { return l.parameter == p; });
+    if (use == value.uses.end() || sounds) continue;
+    Leaf leaf = make_leaf(graph, p, graph.op(use->op).stage,
+                          expected_tag(graph, forward, use->op, use->operand));
+    const AtomSet reduced = leaf.model | (graph.sync.kind == SyncKind::none ? 0 : leaf.data);
+    for (size_t a = 0; a < graph.atoms(); ++a)
+      if (contains(reduced, AtomIndex(a))) leaf.after[AtomIndex(a)] = Placement::R();
+    leaf.data = leaf.model = 0;  // there is nothing to reduce here
+    silent.push_back(std::move(leaf));
+  }
+  return silent;
+}
+
 int64_t mean_divisor_of_sync(const Graph& graph) {
   if (graph.sync.kind == SyncKind::none || !graph.sync.mean) return 1;
   AtomSet atoms = 0;

@@ -4,6 +4,7 @@
 // accumulated. Not known here: buckets, shards, when anything is sent.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "runtime/run/exchange.h"
@@ -32,6 +33,13 @@ struct Leaf {
 // Those of one stage, in the order of the parameters, given the ops whose backward will run.
 std::vector<Leaf> leaves_of_stage(const Graph& graph, const Forward& forward, int stage,
                                   const std::vector<OpId>& running);
+
+// Parameters with a gradient on another pipeline rank only, of those that `holds` says are here:
+// their gradient buffers exist all the same, and zeros of them enter the sum over the pipeline
+// ranks. Source: Megatron, main_grad of a shared embedding.
+std::vector<Leaf> silent_leaves(const Graph& graph, const Forward& forward,
+                                const std::vector<Leaf>& leaves,
+                                const std::function<bool(TensorId)>& holds);
 
 // Number of ranks over which gradients are averaged: all data-parallel ones, for experts too.
 int64_t mean_divisor_of_sync(const Graph& graph);

@@ -44,6 +44,7 @@ class Parameters {
   int64_t rows_per_rank(TensorId p, int64_t n) const;
   bool sharded(TensorId p) const { return parts_.count(p) != 0; }
   Tensor& part(TensorId p) { return parts_.at(p); }
+  bool has(TensorId p) const { return local_.count(p) != 0; }  // whole
   Tensor& local(TensorId p) { return local_.at(p); }
   // The rank's current value in a buffer of the whole local shape.
   Tensor current(TensorId p) const;

@@ -136,6 +136,7 @@ std::vector<OpId> Tape::plan_backward(const std::vector<Root>& roots) {
       if (!wants(node, i)) continue;
       reached.insert(op.inputs[i]);
       variables_.at(op.inputs[i]).last_use = static_cast<int>(n);
+      last_through_[node.operands[i].through] = static_cast<int>(n);
     }
   }
   return order;
@@ -208,6 +209,7 @@ void Tape::run_backward(size_t n) {
     arrived[r] = std::move(g.data);
   }
   if (node.local) run_kernel(node, arrived, held);
+  convert_parameters(node, static_cast<int>(n));
   const std::vector<TensorId> finished = finished_leaves(node, static_cast<int>(n));
   for (const TensorId t : finished)
     if (graph_.value(t).parameter) finish_parameter(t);
@@ -280,15 +282,25 @@ std::vector<TensorId> Tape::finished_leaves(const Node& node, int n) const {
   return {leaves.begin(), leaves.end()};
 }
 
+// A conversion of a parameter is a node of its own: its backward runs when the last op that read the
+// converted parameter has contributed, whoever else reads the parameter.
+void Tape::convert_parameters(const Node& node, int n) {
+  for (const Operand& operand : node.operands) {
+    const int through = operand.through;
+    if (through < 0 || !graph_.value(operand.value).parameter || last_through_[through] != n)
+      continue;
+    const Conversion& c = forward_.conversions[static_cast<size_t>(through)];
+    for (Pending& p : pending_[operand.value]) {
+      if (p.through != through) continue;
+      p.gradient = bring_home(operand.value, p, home_of_parameter(graph_, c, p.gradient.held));
+      p.through = -1;
+    }
+  }
+}
+
 void Tape::finish_parameter(TensorId t) {
   std::vector<Gradient> arrived;
-  for (Pending& p : pending_[t]) {
-    if (p.through >= 0) {
-      const Conversion& c = forward_.conversions[static_cast<size_t>(p.through)];
-      p.gradient = bring_home(t, p, home_of_parameter(graph_, c, p.gradient.held));
-    }
-    arrived.push_back(std::move(p.gradient));
-  }
+  for (Pending& p : pending_[t]) arrived.push_back(std::move(p.gradient));
   pending_.erase(t);
   if (around_.parameter_ready) around_.parameter_ready(t, std::move(arrived));
 }

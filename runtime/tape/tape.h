@@ -105,6 +105,7 @@ class Tape {
   void contribute(const Node& node, std::vector<std::optional<Tensor>> made, const Layout& arrived);
   void run_kernel(Node& node, std::span<const std::optional<Tensor>> arrived, const Layout& held);
   std::vector<TensorId> finished_leaves(const Node& node, int n) const;
+  void convert_parameters(const Node& node, int n);
   void finish_parameter(TensorId t);
 
   const Graph& graph_;
@@ -112,7 +113,8 @@ class Tape {
   const Surroundings around_;
   std::map<TensorId, Variable> variables_;
   std::vector<Node> nodes_;
-  std::map<int, Tensor> shared_;  // by conversion
+  std::map<int, Tensor> shared_;     // by conversion
+  std::map<int, int> last_through_;  // backward: the last node to contribute through a conversion
   std::map<int, Stored> stored_;
   std::set<int> gathered_again_;
   std::map<TensorId, std::vector<Pending>> pending_;

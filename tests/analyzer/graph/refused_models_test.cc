@@ -127,5 +127,27 @@ TEST(RefusedModels, TiedParameterUnderFsdp) {
       "its own. [tied-fsdp]");
 }
 
+TEST(RefusedModels, TiedParameterThatOneStageUsesInVainUnderZero) {
+  EXPECT_EQ(refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "pp", "size": 2, "kind": "pipeline"},
+                      {"name": "dp", "size": 2, "kind": "data"}]},
+    "batch": {"local": 4, "axes": ["dp"]},
+    "tensors": {"x": {"shape": ["batch", 4]}, "w": {"shape": [4, 4], "parameter": true}},
+    "ops": [
+      {"op": "linear", "inputs": ["x", "w"], "output": "a"},
+      {"op": "linear", "inputs": ["a", "w"], "output": "unread", "stage": 1},
+      {"op": "mean_square", "inputs": ["a"], "output": "loss", "stage": 1}
+    ],
+    "loss": "loss",
+    "gradient_sync": {"kind": "zero1"}
+  })json"),
+            "m.json: /tensors/w: 2 pipeline ranks hold parameter \"w\" and 1 of them has a "
+            "gradient of it, "
+            "which sharded synchronisation would leave in parts; expected a gradient on each of "
+            "them. Let "
+            "the loss depend on every use, or take \"bucketed\". [tied-unused]");
+}
+
 }  // namespace
 }  // namespace s2t
