@@ -85,6 +85,7 @@ class Writer {
     out_ +=
         fmt::format("{}n{} [label={}, shape={}, style=\"{}\", class=\"{}{}\"", indent, index,
                     dot_string(joined(b.lines)), l.shape, style, l.name, b.pruned ? " pruned" : "");
+    if (b.kind == BoxKind::leaf) out_ += ", margin=\"0.04,0.02\", width=0.3, height=0.25";
     if (l.shape == "hexagon" || l.shape == "octagon") out_ += ", margin=\"0.02,0.02\"";
     if (!b.axis.empty()) out_ += fmt::format(", color=\"{}\"", axis_look(mesh_, b.axis).color);
     if (!b.tooltip.empty()) out_ += ", tooltip=" + dot_string(b.tooltip);

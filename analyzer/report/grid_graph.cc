@@ -66,8 +66,9 @@ std::string heading(const Program& program, const Lattice& lattice, bool expert)
 
 // What short names of axes stand for, a line each; "" if none had to be shortened.
 std::string long_names(const Mesh& mesh, std::string_view before) {
+  const ShortNames names(mesh);
   std::string text;
-  for (const auto& [brief, name] : ShortNames(mesh).list())
+  for (const auto& [brief, name] : names.list())
     text += fmt::format("{}{}: {}\n", before, brief, name);
   return text;
 }

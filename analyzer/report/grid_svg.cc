@@ -94,17 +94,17 @@ class Grid {
     for (size_t r = 0; r < rows.size(); ++r)
       for (size_t c = 0; c < columns.size(); ++c) {
         const double cx = x + static_cast<double>(c) * (cell_width_ + gap_);
-        const double cy = y + static_cast<double>(r) * (kCellHeight + gap_);
+        const double cy = y + static_cast<double>(r) * (kCellHeight + kGap);
         cell(base + rows[r] * dy + columns[c] * dx, cx, cy);
         if (c > 0)
           bar(0, cx - gap_, cy + kCellHeight / 2, cx, cy + kCellHeight / 2,
               columns[c] - columns[c - 1], r == 0);
         if (r > 0)
-          bar(1, cx + cell_width_ / 2, cy - gap_, cx + cell_width_ / 2, cy, rows[r] - rows[r - 1],
+          bar(1, cx + cell_width_ / 2, cy - kGap, cx + cell_width_ / 2, cy, rows[r] - rows[r - 1],
               c == 0);
       }
     const auto n = static_cast<double>(columns.size()), m = static_cast<double>(rows.size());
-    return {n * cell_width_ + (n - 1) * gap_, m * kCellHeight + (m - 1) * gap_};
+    return {n * cell_width_ + (n - 1) * gap_, m * kCellHeight + (m - 1) * kGap};
   }
 
   void cell(int64_t rank, double x, double y) {
@@ -123,7 +123,7 @@ class Grid {
     const std::vector<int64_t> slots = shown(axis);
     Size total, before;
     for (size_t i = 0; i < slots.size(); ++i) {
-      const double at = i == 0 ? 0 : (right ? total.w : total.h) + gap_;
+      const double at = i == 0 ? 0 : right ? total.w + gap_ : total.h + kGap;
       const double fx = right ? x + at : x, fy = right ? y : y + at;
       const int64_t first = base + slots[i] * stride;
       const Size inner = all_ || i == 0
@@ -136,7 +136,7 @@ class Grid {
       if (i > 0 && right)
         bar(axis, fx - gap_, y + kTitle + 14, fx, y + kTitle + 14, slots[i] - slots[i - 1], true);
       else if (i > 0)
-        bar(axis, x + 40, fy - gap_, x + 40, fy, slots[i] - slots[i - 1], true);
+        bar(axis, x + 40, fy - kGap, x + 40, fy, slots[i] - slots[i - 1], true);
       total.w = right ? at + framed.w : std::max(total.w, framed.w);
       total.h = right ? std::max(total.h, framed.h) : at + framed.h;
       if (i == 0) before = inner;

@@ -115,7 +115,7 @@ std::string rank_bounds(const Part& part) {
 }
 
 std::string events(const Part& part) {
-  std::string note = part.each_event ? "Every event of the step, in order."
+  std::string note = part.each_event ? "One row per event, in order."
                                      : "What repeats is one row; \"times\" says how often it runs.";
   return fmt::format(
       "<p class=\"sub\">{}</p>\n<div class=\"controls\">"

@@ -9,7 +9,7 @@ const std::string_view kPageStyle = R"css(
 --line:#454b54;--mark:#7ab8ff}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1280px;padding:0 20px 60px;background:var(--bg);color:var(--fg);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;overflow-wrap:break-word}
 h1{font-size:1.6rem;margin:24px 0 4px;overflow-wrap:anywhere}
 h2{font-size:1.2rem;margin:36px 0 8px;border-bottom:1px solid var(--line);padding-bottom:4px}
 p.shown{margin:0 0 8px;font-weight:600}
@@ -20,9 +20,10 @@ nav a{margin-right:16px;color:var(--mark)}
 a:focus-visible,button:focus-visible,input:focus-visible,select:focus-visible,
 [tabindex]:focus-visible{outline:3px solid var(--mark);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.9rem}
-section{overflow-x:auto}
-th,td{text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top}
+section{overflow-x:auto;scroll-margin-top:24px}
+th,td{max-width:26em;text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap}
+td.whole,thead th{white-space:nowrap}
 th button{all:unset;cursor:pointer;font-weight:600}
 th[aria-sort=ascending] button::after{content:" \2191"}
 th[aria-sort=descending] button::after{content:" \2193"}
@@ -30,6 +31,7 @@ tbody tr:hover{background:var(--cell)}
 .scroll{overflow:auto;max-height:640px;border:1px solid var(--line);border-radius:6px}
 .picture{padding:8px}
 .controls{display:flex;flex-wrap:wrap;gap:12px;align-items:end;margin:8px 0}
+.controls span{max-width:100%}
 .controls label{display:flex;flex-direction:column;font-size:.8rem;color:var(--dim)}
 input,select,button.plain{font:inherit;color:var(--fg);background:var(--cell);
 border:1px solid var(--line);border-radius:5px;padding:4px 8px}
@@ -104,7 +106,7 @@ function showEvents() {
     for (const c of columns) {
       const value = e[c.key];
       row.append(make("td", value === null ? "" : c.number ? number(value) : value,
-                      c.number ? "n" : ""));
+                      c.number ? "n" : c.key === "shape" ? "whole" : ""));
     }
     body.append(row);
   }

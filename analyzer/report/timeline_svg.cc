@@ -17,7 +17,7 @@ constexpr double kGlyph = 7, kCell = 22, kGap = 16, kTop = 64, kMargin = 12;
 constexpr double kWidest = 6000;      // of the time axis
 constexpr size_t kMostCells = 20000;  // what a browser still scrolls smoothly
 constexpr size_t kMostMessages = 4000;
-constexpr size_t kLongestName = 24;
+constexpr size_t kLongestName = 24, kLongestTitle = 100;  // columns
 
 constexpr std::string_view kStyle =
     "<style>"
@@ -41,11 +41,11 @@ std::string px(double x) {
   return timeline_number(std::round(x * 100) / 100);
 }
 
-std::string shortened(const std::string& name) {
+std::string shortened(const std::string& name, size_t most = kLongestName) {
   std::string out;
   for (const char c : name) {
     const bool starts = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    if (starts && display_width(out) + 1 >= kLongestName) return out + "\u2026";
+    if (starts && display_width(out) + 1 >= most) return out + "\u2026";
     out += c;
   }
   return out;
@@ -184,7 +184,8 @@ class Drawing {
       note = fmt::format("cut at {} of {} {}; the chrome format shows all", timeline_number(until_),
                          timeline_number(t_.makespan), t_.unit);
     double y = 18;
-    for (const std::string& text : {t_.title, timeline_summary(t_), note}) {
+    for (const std::string& text :
+         {shortened(t_.title, kLongestTitle), timeline_summary(t_), note}) {
       if (text.empty()) continue;
       words(kMargin, y, text);
       y += 16;

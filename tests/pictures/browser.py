@@ -196,6 +196,29 @@ def use_rank(browser, world):
     return [] if good else [f"one rank: {place!r}, {calls} calls, {groups} groups"]
 
 
+def use_filters(browser, binary, folder, root):
+    """A page of one phase, axis, rank and layer says so and holds nothing else."""
+    page = Path(folder) / "filtered.html"
+    subprocess.run([binary, "render", root / "models" / "tp_pp_dp_8ranks.json", "--format", "html",
+                    "--phase", "backward", "--axis", "tp", "--rank", "6", "--layers", "2-3", "-o",
+                    page], check=True)
+    browser.open(page.as_uri())
+    shown = browser.value("document.getElementById('shown').textContent")
+    phases, groups = set(column(browser, 1)), set(column(browser, 3))
+    summary = browser.value("[...document.querySelectorAll('#summary tbody tr')]"
+                            ".map(r => r.children[0].textContent + r.children[2].textContent)")
+    choose(browser, "rank", "0")
+    place = browser.value("document.getElementById('rank-place').textContent")
+    heads = browser.value("[...document.querySelectorAll('#one-rank th')].map(h => h.textContent)")
+    bad = [] if shown.startswith("only backward collectives over tp, layers 2 to 3, rank 6") else \
+        [f"the page does not name its filters: {shown}"]
+    if phases != {"backward"} or groups != {"tp"} or set(summary) != {"backwardtp"}:
+        bad.append(f"the tables are not filtered: {phases} {groups} {summary}")
+    if not place.startswith("Rank 6:") or "output B" not in heads:
+        bad.append(f"one rank: {place} {heads}")
+    return bad + complaints(browser)
+
+
 def use_keyboard(browser):
     if not browser.value("!!document.querySelector('#graph svg')"):
         return [] if not shutil.which("dot") else ["no picture of the graph"]
@@ -261,9 +284,12 @@ def main(binary, root, screenshots=None):
                 for p in found:
                     print(f"{model.name}: {p}")
                 bad += bool(found)
+            found = use_filters(browser, binary, folder, Path(root))
+            print("".join(f"filters: {p}\n" for p in found), end="")
+            bad += bool(found)
         finally:
             browser.close()
-    print(f"{len(cases)} pages, {bad} with problems")
+    print(f"{len(cases) + 1} pages, {bad} with problems")
     return 1 if bad else 0
 
 

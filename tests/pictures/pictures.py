@@ -162,6 +162,10 @@ def filters(binary, root):
     one = run(binary, "render", piped, "--rank", "0").stdout.decode()
     if not 0 < one.count("class=") < everything.count("class="):
         bad.append("--rank 0 shows all stages")
+    title = run(binary, "render", model, "--phase", "forward", "--axis", "tp", "--rank", "1",
+                "--layers", "1").stdout.decode()
+    if "only forward collectives over tp, layer 1, rank 1" not in title:
+        bad.append("the heading does not name the filters")
     for words in (["--phase", "x"], ["--axis", "x"], ["--layers", "x"], ["--rank", "99"]):
         result = run(binary, "render", model, *words)
         if result.returncode != 2 or result.stdout:
@@ -194,6 +198,39 @@ def outputs(binary, root, folder):
     return bad
 
 
+def framework(binary, root):
+    """What belongs to no op is drawn, and nothing is told on the side."""
+    words = [root / "models" / "configs" / "llama-3.1-8b.json", "--profile", "megatron", "--tp", "2",
+             "--pp", "2", "--dp", "2", "--seq", "64"]
+    result, bad = run(binary, "render", *words), []
+    text = result.stdout.decode()
+    for name in ("batch.tokens, batch.position_ids", "2 calls", "batch.labels", "grad_norm",
+                 "step_succeeded", "loss.logged", "after the last backward"):
+        bad += [] if name in text else [f"no {name}"]
+    bad += [result.stderr.decode()] if result.stderr else []
+    step = run(binary, "render", *words, "--phase", "step").stdout.decode()
+    if step.count('class="step"') != 4:
+        bad.append(f"--phase step draws {step.count(chr(34) + 'step' + chr(34))} collectives")
+    return bad
+
+
+def too_much(binary, model):
+    """What is too big for a program that draws it is told, with what to do."""
+    bad = []
+    mermaid = run(binary, "render", model, "--format", "mermaid")
+    told = mermaid.stderr.decode()
+    if mermaid.returncode or "maxTextSize" not in told or "maxEdges" not in told:
+        bad.append(f"mermaid: {told}")
+    if shutil.which("dot"):
+        svg_result = run(binary, "render", model, "--format", "svg")
+        if svg_result.returncode != 2 or b"--layers" not in svg_result.stderr:
+            bad.append(f"svg: exit {svg_result.returncode}, {svg_result.stderr.decode()}")
+    page = run(binary, "render", model, "--format", "html")
+    if page.returncode or judge_html(page.stdout.decode()):
+        bad.append("no page")
+    return bad
+
+
 def names_survive(binary, model):
     """Names come out escaped, and short ones intact."""
     bad = []
@@ -223,10 +260,13 @@ def main(binary, root):
                 print(f"{label}: {p}")
             bad += bool(problems)
 
-        stack, odd = folder / "stack.json", folder / "odd.json"
+        stack, odd, long = (folder / f"{n}.json" for n in ("stack", "odd", "long_axes"))
+        wide = folder / "wide.json"
         stack.write_text(json.dumps(samples.stack()))
         odd.write_text(json.dumps(samples.hostile()))
-        for model in [*sorted((root / "models").glob("*.json")), odd]:
+        long.write_text(json.dumps(samples.long_axes(root)))
+        wide.write_text(json.dumps(samples.wide()))
+        for model in [*sorted((root / "models").glob("*.json")), odd, long]:
             for command, form in FORMATS:
                 report(f"{model.name} {command} {form}",
                        draw(binary, model, command, form, twice=model == odd))
@@ -236,6 +276,8 @@ def main(binary, root):
         report("filters", filters(binary, root))
         report("outputs", outputs(binary, root, folder))
         report("names", names_survive(binary, odd))
+        report("framework", framework(binary, root))
+        report("too much", too_much(binary, wide))
     absent = sorted({t for t in NEEDS.values() if not shutil.which(t)})
     print(f"{count} checks, {bad} failed" + (f"; absent: {', '.join(absent)}" if absent else ""))
     return 1 if bad or not count else 0

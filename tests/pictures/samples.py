@@ -1,5 +1,7 @@
 """Models that the tests of pictures need and that are too big or too odd to keep in models/."""
 
+import json
+
 
 def layer(i, stage, x, tensors, ops):
     """One llama layer under sequence parallelism; returns the name of what it makes."""
@@ -65,6 +67,33 @@ def stack(layers=126, dp=128, pp=16, tp=8, microbatches=32):
 
 HOSTILE = ['quote " and \' and \\', "</script><b>&amp;", "line\nbreak\ttab", "\u0645\u0631\u062d\u0628\u0627",
            "%% | {x} [y] (z) ; #35; `", "long " * 60]
+
+
+LONG_AXES = {"tp": "a" * 640, "pp": "pipeline" * 20, "dp": "a" * 639 + "b"}
+
+
+def long_axes(root):
+    """A model of models/ whose axes have names that no picture has room for."""
+    text = (root / "models" / "tp_pp_dp_8ranks.json").read_text()
+    text = text.replace('"tp-pp-dp"', '"' + "-".join(LONG_AXES.values()) + '"')
+    for short, name in LONG_AXES.items():
+        text = text.replace(f'"{short}"', f'"{name}"')
+    return json.loads(text)
+
+
+def wide(layers=200):
+    """Layers of which no two are alike: a graph too big for Mermaid and for Graphviz."""
+    tensors, ops, x = {"x0": {"shape": [8, 64]}}, [], "x0"
+    for i in range(layers):
+        tensors[f"w{i}"] = {"shape": [64 + i + 1, 64 + i], "parameter": True}
+        ops += [{"op": "linear", "inputs": [x, f"w{i}"], "output": f"h{i}"},
+                {"op": "gelu", "inputs": [f"h{i}"], "output": f"x{i + 1}"}]
+        x = f"x{i + 1}"
+    ops.append({"op": "mean_square", "inputs": [x], "output": "loss"})
+    return {"schema": "shape2trace.model/1", "name": "wide", "tensors": tensors, "ops": ops,
+            "mesh": {"axes": [{"name": "dp", "size": 2, "kind": "data"}]},
+            "batch": {"local": 8, "axes": ["dp"]}, "loss": "loss",
+            "gradient_sync": {"kind": "per_parameter", "axes": ["dp"], "reduce": "mean"}}
 
 
 def hostile():
