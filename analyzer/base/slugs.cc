@@ -123,6 +123,7 @@ constexpr Slug kSlugs[] = {
     {"vocabulary-padded", remark, "the framework pads the vocabulary so that tp divides it"},
     {"uneven-rows", remark, "collectives over rows whose number may differ from rank to rank"},
     {"pretraining-heads", remark, "parameters that are trained and that the published count omits"},
+    {"prediction-layers", remark, "layers that predict further tokens, which are left out"},
     {"two-sequences", remark, "an encoder and a decoder that each read a sequence"},
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
     {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},

@@ -103,8 +103,10 @@ std::optional<Model> read_config(const JsonCursor& root, const Arguments& stated
   const LaunchReading launch = add_launch(arguments, architecture ? &*architecture : nullptr, sink);
   const Plan plan = read_plan(arguments, sink);
   auto profile = read_profile(arguments, launch.changes, sink);
-  if (!architecture || !profile) return std::nullopt;
   Diagnostics more(sink.file());
+  if (!architecture) check_job(plan, more);
+  add_unless_told(more, sink);
+  if (!architecture || !profile) return std::nullopt;
   auto model = build_transformer(*architecture, plan, *profile, more);
   add_unless_told(more, sink);
   if (!model || sink.any()) return std::nullopt;
@@ -167,6 +169,9 @@ Model load_operand(const Arguments& arguments) {
   const std::optional<JsonDocument> document = parse_json(*text, sink);
   sink.throw_if_any();
   const JsonCursor root(*document, sink);
+  if (!root.is(JsonKind::object))
+    root.wrong_type("an object: a model file, or a config.json of transformers");
+  sink.throw_if_any();
   std::optional<Model> model;
   if (is_config(root)) {
     model = read_config(root, arguments);

@@ -66,8 +66,9 @@ struct Architecture {
   bool soft_cap = false;     // of the logits
 
   Positions positions = Positions::rotary;
-  int64_t position_rows = 0;  // of a learned table, or relative buckets
-  int64_t token_types = 0;    // rows of a segment embedding
+  int64_t position_rows = 0;     // of a learned table, or relative buckets
+  int64_t unused_positions = 0;  // rows of it that no token has
+  int64_t token_types = 0;       // rows of a segment embedding
   bool pooler = false;
   // BERT is trained to restore words and to tell whether one sentence follows another: a dense
   // layer with a norm before the logits, a bias of these, and a linear to two numbers. Published

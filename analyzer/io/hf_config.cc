@@ -53,38 +53,42 @@ std::vector<std::string> family_names() {
   return names;
 }
 
+// What is said of a model that is not read, at its name.
+const ConfigFamily* no_family(JsonObject& config, const JsonCursor& at, std::string what) {
+  const bool own_code = config.nullable("auto_map").present();
+  at.error(what + (own_code ? ", a model of its own code (\"auto_map\")" : ""),
+           "one that is read: " + quoted_list(family_names(), 64),
+           own_code ? "What that code computes is not in this file."
+                    : did_you_mean(at.string().value_or(""), family_names()),
+           "unsupported-config");
+  return nullptr;
+}
+
+bool is_class_of(const std::string& klass, const ConfigFamily& family) {
+  const std::string base(family.klass);
+  return klass == base || klass == base + "ForCausalLM" || klass == base + "LMHeadModel" ||
+         klass == base + "Model";
+}
+
 // By "model_type", else by the class in "architectures".
 const ConfigFamily* find_family(JsonObject& config) {
-  const JsonCursor type = config.nullable("model_type");
-  const JsonCursor classes = config.nullable("architectures");
-  if (type) {
+  if (const JsonCursor type = config.nullable("model_type")) {
     const std::optional<std::string> name = type.name();
     if (!name) return nullptr;
     for (const ConfigFamily& f : config_families())
       if (f.type == *name) return &f;
-    if (config.nullable("auto_map")) {
-      type.error("model type " + s2t::quoted(name->substr(0, 80)) +
-                     ", a model of its own code (\"auto_map\")",
-                 "a type that is read: " + quoted_list(family_names(), 64),
-                 "What that code computes is not in this file.", "unsupported-config");
-      return nullptr;
-    }
-    type.error("model type " + s2t::quoted(name->substr(0, 80)),
-               "one that is read: " + quoted_list(family_names(), 64),
-               did_you_mean(*name, family_names()), "unsupported-config");
-    return nullptr;
+    return no_family(config, type, "model type " + s2t::quoted(name->substr(0, 80)));
   }
+  const JsonCursor classes = config.nullable("architectures");
   for (const JsonCursor& at : classes.elements()) {
-    const std::string klass = at.string().value_or("");
+    const std::optional<std::string> klass = at.string();
+    if (!klass) return nullptr;
     for (const ConfigFamily& f : config_families())
-      if (klass == f.klass || klass == std::string(f.klass) + "ForCausalLM" ||
-          klass == std::string(f.klass) + "LMHeadModel" || klass == std::string(f.klass) + "Model")
-        return &f;
-    at.error("class " + s2t::quoted(klass.substr(0, 80)), "a \"model_type\" that is read", "",
-             "unsupported-config");
-    return nullptr;
+      if (is_class_of(*klass, f)) return &f;
+    return no_family(config, at, "class " + s2t::quoted(klass->substr(0, 80)));
   }
-  if (config.cursor().is(JsonKind::object))
+  const bool told = classes.present() && !classes.is(JsonKind::array);
+  if (!told && config.cursor().is(JsonKind::object))
     config.cursor().error(
         "no \"model_type\": this is no config.json of transformers",
         "one, with \"model_type\" and the sizes of the model",
@@ -130,7 +134,8 @@ void read_widths(JsonObject& config, const ConfigFamily& family, Architecture& a
   a.vocab = family.vocab > 0 ? optional_size(config, {"vocab_size"}).value_or(family.vocab)
                              : required_size(config, {"vocab_size"});
   if (family.positions == Positions::learned)
-    a.position_rows = required_size(config, {"max_position_embeddings", "n_positions"});
+    a.position_rows = optional_size(config, {"max_position_embeddings", "n_positions"})
+                          .value_or(family.position_rows);
 }
 
 void read_parts(JsonObject& config, const ConfigFamily& family, Architecture& a) {
@@ -173,6 +178,16 @@ void remark_code(JsonObject& config, Architecture& a) {
              s2t::quoted(a.family))});
 }
 
+void remark_prediction_layers(JsonObject& config, Architecture& a) {
+  const JsonCursor layers = config.nullable("num_nextn_predict_layers");
+  if (layers.integer(0, kMostLayers).value_or(0) == 0) return;
+  a.remarks.push_back({"prediction-layers",
+                       fmt::format("{} layer(s) that predict further tokens "
+                                   "(\"num_nextn_predict_layers\") are neither counted nor trained "
+                                   "in the step that is predicted",
+                                   layers.excerpt())});
+}
+
 std::string name_of(JsonObject& config, const std::string& file) {
   for (const char* key : {"_name_or_path", "name"})
     if (const JsonCursor at = config.nullable(key); at.is(JsonKind::string) && at.string() != "")
@@ -189,6 +204,7 @@ void read_text(JsonObject& config, const ConfigFamily& family, Architecture& a) 
   if (family.own) family.own(config, a);
   check_heads(config, a);
   remark_width(a);
+  remark_prediction_layers(config, a);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyzer/base/text.h"
 #include "analyzer/io/hf_keys.h"
 
 namespace s2t {
@@ -108,7 +109,8 @@ void own_deepseek_v3(JsonObject& config, Architecture& a) {
 
 // Two rows of the table are never used: positions begin at 2.
 void own_opt(JsonObject& config, Architecture& a) {
-  a.position_rows += 2;
+  a.unused_positions = 2;
+  a.position_rows += a.unused_positions;
   const JsonCursor width = config.nullable("word_embed_proj_dim");
   if (const auto w = width.integer(1, kMostWidth); w && *w != a.hidden)
     width.error(fmt::format("embeddings {} wide in a model {} wide", *w, a.hidden),
@@ -128,10 +130,12 @@ void own_bloom(JsonObject&, Architecture& a) {
 void own_falcon(JsonObject& config, Architecture& a) {
   const bool newer = config.nullable("new_decoder_architecture").boolean().value_or(false);
   const bool one = config.nullable("multi_query").boolean().value_or(true);
-  a.parallel = newer || config.nullable("parallel_attn").boolean().value_or(true);
+  const bool parallel = config.nullable("parallel_attn").boolean().value_or(true);
+  a.parallel = newer || parallel;
   if (!newer) a.kv_heads = one ? 1 : a.heads;
   const JsonCursor norms = config.nullable("num_ln_in_parallel_attn");
-  a.shared_norm = a.parallel && norms.integer(1, 2).value_or(newer ? 2 : 1) == 1;
+  const int64_t stated = norms.integer(1, 2).value_or(newer ? 2 : 1);
+  a.shared_norm = a.parallel && stated == 1;
   if (config.nullable("alibi").boolean().value_or(false)) a.positions = Positions::alibi;
 }
 
@@ -149,6 +153,10 @@ void own_gemma(JsonObject& config, Architecture& a) {
 
 void own_bert(JsonObject& config, Architecture& a) {
   a.token_types = config.nullable("type_vocab_size").integer(0, kMostWidth).value_or(2);
+  const JsonCursor positions = config.nullable("position_embedding_type");
+  if (const auto kind = positions.string(); kind && *kind != "absolute")
+    positions.error("positions of the kind " + quoted(kind->substr(0, 80)), "\"absolute\"",
+                    "Tables of distances in every layer are not read.", "unsupported-config");
   a.embedding_norm = a.pooler = a.pretraining_heads = true;
   a.final_norm = a.causal = false;
 }
@@ -206,7 +214,8 @@ constexpr ConfigFamily kFamilies[] = {
      .out_bias = kAlways,
      .mlp_bias = kAlways,
      .ffn_factor = 4,
-     .vocab = 50257},
+     .vocab = 50257,
+     .position_rows = 1024},
     {.type = "gpt_neox",
      .klass = "GPTNeoX",
      .norm = Norm::layer,
@@ -225,6 +234,7 @@ constexpr ConfigFamily kFamilies[] = {
      .qkv_bias = {true, "enable_bias"},
      .out_bias = {true, "enable_bias"},
      .mlp_bias = {true, "enable_bias"},
+     .position_rows = 2048,
      .own = own_opt},
     {.type = "bloom",
      .klass = "Bloom",
@@ -316,6 +326,7 @@ constexpr ConfigFamily kFamilies[] = {
      .out_bias = kAlways,
      .mlp_bias = kAlways,
      .norms = NormPlace::after_sum,
+     .position_rows = 512,
      .own = own_bert},
     {.type = "t5",
      .klass = "T5",

@@ -31,11 +31,12 @@ struct ConfigFamily {
   Switch qkv_bias = {}, out_bias = {}, mlp_bias = {};
   QkNorm qk_norm = QkNorm::none;
   NormPlace norms = NormPlace::before;
-  int64_t kv_heads = 0;    // if the key is absent; 0: as many as heads
-  int64_t head_dim = 0;    // if the key is absent; 0: hidden / heads
-  int64_t ffn_factor = 0;  // ffn = factor x hidden if the key is absent; 0: the key is required
-  bool own_ffn = false;    // `own` reads the width
-  int64_t vocab = 0;       // if the key is absent; 0: the key is required
+  int64_t kv_heads = 0;       // if the key is absent; 0: as many as heads
+  int64_t head_dim = 0;       // if the key is absent; 0: hidden / heads
+  int64_t ffn_factor = 0;     // ffn = factor x hidden if the key is absent; 0: the key is required
+  bool own_ffn = false;       // `own` reads the width
+  int64_t vocab = 0;          // if the key is absent; 0: the key is required
+  int64_t position_rows = 0;  // of learned positions, if the key is absent
   // Reads what only this family has, after the shared keys.
   void (*own)(JsonObject& config, Architecture& architecture) = nullptr;
 };

@@ -28,9 +28,16 @@ class Checker {
  public:
   Checker(const Architecture& a, const Plan& p, Diagnostics& sink) : a_(a), p_(p), sink_(sink) {}
 
+  void job() {
+    world();
+    tokens();
+    batch();
+  }
+
   void check() {
     world();
     widths();
+    tokens();
     layers();
     experts();
     schedule();
@@ -77,6 +84,9 @@ class Checker {
       divides("--tp", p_.tp, a_.kv_heads, "key-value heads", common);
     if (common % p_.tp == 0)
       divides("--tp", p_.tp, a_.ffn, "columns of the MLP", std::gcd(common, a_.ffn));
+  }
+
+  void tokens() {
     const int64_t sequence = p_.cp * (p_.sequence_parallel() ? p_.tp : 1);
     if (p_.seq == 0)
       refuse("--seq", "the number of tokens per sample is not given", "--seq N", "",
@@ -84,10 +94,10 @@ class Checker {
     else if (p_.seq % sequence != 0)
       refuse("--seq", fmt::format("{} tokens do not divide over {} ranks", p_.seq, sequence),
              fmt::format("a multiple of {}", sequence), "", "indivisible");
-    if (a_.positions == Positions::learned && p_.seq > a_.position_rows)
-      refuse("--seq",
-             fmt::format("{} tokens, but the model has {} positions", p_.seq, a_.position_rows),
-             fmt::format("at most {}", a_.position_rows));
+    const int64_t positions = a_.position_rows - a_.unused_positions;
+    if (a_.positions == Positions::learned && p_.seq > positions)
+      refuse("--seq", fmt::format("{} tokens, but the model has {} positions", p_.seq, positions),
+             fmt::format("at most {}", positions));
   }
 
   void layers() {
@@ -239,11 +249,15 @@ std::vector<int64_t> with_ends(const Plan& plan, int64_t layers) {
   return stages;
 }
 
+void resolve_dp(Plan& plan) {
+  const int64_t replica = plan.tp * plan.pp * plan.cp;
+  if (plan.dp == 0) plan.dp = plan.world && *plan.world % replica == 0 ? *plan.world / replica : 1;
+}
+
 }  // namespace
 
 Plan resolved(Plan plan, const Architecture& a) {
-  const int64_t replica = plan.tp * plan.pp * plan.cp;
-  if (plan.dp == 0) plan.dp = plan.world && *plan.world % replica == 0 ? *plan.world / replica : 1;
+  resolve_dp(plan);
   if (plan.layers_per_chunk > 0 && a.layers % (plan.pp * plan.layers_per_chunk) == 0)
     plan.vpp = a.layers / (plan.pp * plan.layers_per_chunk);
   const bool own_ends = plan.first_layers > 0 || plan.last_layers > 0;
@@ -252,6 +266,12 @@ Plan resolved(Plan plan, const Architecture& a) {
     plan.stage_layers.assign(static_cast<size_t>(plan.pp * plan.vpp),
                              a.layers / (plan.pp * plan.vpp));
   return plan;
+}
+
+void check_job(Plan plan, Diagnostics& sink) {
+  resolve_dp(plan);
+  const Architecture unknown;
+  Checker(unknown, plan, sink).job();
 }
 
 void check_plan(const Architecture& a, const Plan& plan, Diagnostics& sink) {

@@ -52,6 +52,8 @@ std::vector<std::string> split_order(const std::string& order);
 // The plan with what follows from other parts of it filled in: dp, vpp, the layers of each stage.
 Plan resolved(Plan plan, const Architecture& architecture);
 
+// What is wrong with a plan for any architecture, where that is not known: ranks, tokens, samples.
+void check_job(Plan plan, Diagnostics& sink);
 // Everything that is wrong with a resolved `plan` for `architecture`, each with what would fit.
 // Pointers are the flags: "--tp".
 void check_plan(const Architecture& architecture, const Plan& plan, Diagnostics& sink);

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 Count count(std::string_view text) {
-  return parse_hf_config(text).remarks.empty() ? parameter_count(parse_hf_config(text)) : 0;
+  return parameter_count(parse_hf_config(text));
 }
 
 std::vector<std::string> mistakes(std::string_view text) {
@@ -104,6 +104,45 @@ TEST(HfConfig, CountsLatentAttentionAndDenseFirstLayersWithoutThePredictionLayer
             671'026'419'200u);
 }
 
+TEST(HfConfig, LayersThatPredictFurtherTokensAreLeftOutAndRemarked) {
+  const auto remarks = [](const std::string& layers) {
+    return parse_hf_config(R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 10,
+        "num_nextn_predict_layers": )" +
+                           layers + "}")
+        .remarks;
+  };
+  ASSERT_EQ(remarks("1").size(), 1u);
+  EXPECT_EQ(remarks("1")[0].slug, "prediction-layers");
+  EXPECT_THAT(remarks("0"), IsEmpty());
+}
+
+// OPT has two rows more than positions.
+TEST(HfConfig, PositionsThatNoKeyStatesAreThoseOfTheClass) {
+  const std::string opt = R"({"model_type": "opt", "hidden_size": 64, "ffn_dim": 64,
+    "num_attention_heads": 4, "num_hidden_layers": 1, "vocab_size": 10)";
+  EXPECT_EQ(parse_hf_config(opt + "}").position_rows, 2050);
+  EXPECT_EQ(parse_hf_config(opt + R"(, "max_position_embeddings": 30})").position_rows, 32);
+  EXPECT_EQ(parse_hf_config(R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 1})")
+                .position_rows,
+            1024);
+}
+
+TEST(HfConfig, KeysThatAnotherKeyMakesIdleAreJudgedAllTheSame) {
+  EXPECT_THAT(mistakes(R"({"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4,
+        "num_hidden_layers": 2, "vocab_size": 10, "new_decoder_architecture": true,
+        "multi_query": "no", "parallel_attn": 2, "num_ln_in_parallel_attn": 7, "alibi": 0})"),
+              ElementsAre(HasSubstr("/multi_query"), HasSubstr("/parallel_attn"),
+                          HasSubstr("/num_ln_in_parallel_attn"), HasSubstr("/alibi")));
+}
+
+TEST(HfConfig, TablesOfDistancesInBertAreRefused) {
+  EXPECT_THAT(mistakes(R"({"model_type": "bert", "hidden_size": 64, "intermediate_size": 64,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 10,
+        "position_embedding_type": "relative_key"})"),
+              ElementsAre(HasSubstr("positions of the kind \"relative_key\"")));
+}
+
 // The published file leaves out the vocabulary and that the embedding is tied.
 TEST(HfConfig, ReadsTheTextModelOfAMultimodalFile) {
   EXPECT_EQ(count(R"({"model_type": "gemma3", "text_config": {"head_dim": 128,
@@ -147,6 +186,10 @@ TEST(HfConfig, AnotherSchemaAndAnUnknownModelAreRefusedWithTheReason) {
               ElementsAre(HasSubstr("no \"model_type\"")));
   EXPECT_THAT(mistakes(R"({"dim": 2048, "n_layers": 27, "n_heads": 16})"),
               ElementsAre(HasSubstr("no \"model_type\"")));
+  EXPECT_THAT(mistakes(R"({"architectures": "LlamaForCausalLM"})"),
+              ElementsAre(HasSubstr("expected an array")));
+  EXPECT_THAT(mistakes(R"({"architectures": ["XForCausalLM"], "auto_map": {"AutoConfig": "x.Y"}})"),
+              ElementsAre(HasSubstr("a model of its own code")));
   EXPECT_THAT(mistakes(R"({"model_type": "mixtrl"})"),
               ElementsAre(testing::AllOf(HasSubstr("/model_type: model type \"mixtrl\""),
                                          HasSubstr("Did you mean \"mixtral\"?"))));
