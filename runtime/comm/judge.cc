@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kGlance = 50ms;     // how often a wait looks up for what cannot wake it
 constexpr auto kGrace = 1s;        // for the others to hear of a failure before a rank may leave
-constexpr auto kObituary = 500ms;  // for the launcher to say how a process ended
-constexpr auto kLastWords = 2s;    // for the rank that ended first to be heard of
+constexpr auto kObituary = 500ms;  // for the end of a partner to be heard of
+constexpr auto kLastWords = 3s;    // for the launcher to say how a process ended, and who was first
 
 Annotation get_annotation(Packet& packet) {
   Annotation annotation;
@@ -54,8 +54,8 @@ CommError get_error(Packet& packet) {
 }
 
 Judge::Judge(int world_size, std::chrono::milliseconds timeout, Listener listener,
-             std::string token, bool local)
-    : local_(local),
+             std::string token, Sight sight)
+    : sight_(sight),
       processes_(static_cast<size_t>(world_size)),
       meet_(world_size, timeout, nullptr, [this](Rank r) { return sleeps(r); }),
       timeout_(timeout),
@@ -109,7 +109,7 @@ std::optional<Rank> Judge::welcome(Descriptor connection) {
     return std::nullopt;
   seats_[rank.at()].connection = std::move(connection);
   seats_[rank.at()].state = State::joined;
-  if (local_) processes_[rank.at()] = process;
+  if (sight_ != Sight::none) processes_[rank.at()] = process;
   send_frame(seats_[rank.at()].connection, Packet().put<uint8_t>(1));
   return rank;
 }
@@ -232,8 +232,14 @@ void Judge::fail_rank(Rank rank, const CommError& said) {
                       rank)
           : said;
   meet_.fail(error, rank);
+  close(rank, error);
+}
+
+// This rank is at its end because of `error`.
+void Judge::close(Rank rank, const CommError& error) {
   {
     const std::lock_guard lock(mutex_);
+    if (seats_[rank.at()].state == State::failed) return;
     seats_[rank.at()].outcome.failure = {rank, error.reason(), error.what()};
     seats_[rank.at()].state = State::failed;
   }
@@ -256,29 +262,44 @@ CommError Judge::cause_of(const CommError& said) {
   return meet_.dead().value_or(said);
 }
 
-// The connection broke, and the rank had not said that it would leave. If the launcher can say how
-// the process ended, that is worth a moment. The first to go is the one that died: its end may end
-// others, and a launcher that carries several ranks ends them all.
+// The connection broke, and the rank had not said that it would leave. The launcher will tell how
+// the process ended. The first to go is the one that died: its end may end others, and a launcher
+// that carries several ranks ends them all.
 void Judge::gone(Rank rank) {
-  std::string how;
-  bool finished = false;
   {
     std::unique_lock lock(mutex_);
     Seat& seat = seats_[rank.at()];
-    finished = seat.state == State::finished;
-    if (closing_ || (seat.state != State::joined && !finished)) return;
+    const auto over = [&] { return closing_ || meet_.dead().has_value(); };
+    if (closing_ || (seat.state != State::joined && seat.state != State::finished)) return;
     if (!first_gone_) first_gone_ = rank;
     changed_.notify_all();
-    if (first_gone_ != rank)
-      changed_.wait_for(lock, kLastWords, [&] { return closing_ || meet_.dead().has_value(); });
-    changed_.wait_for(lock, kObituary, [&] { return closing_ || seat.how_ended.has_value(); });
-    how = seat.how_ended.value_or("");
+    if (sight_ == Sight::ends)
+      changed_.wait_for(lock, kLastWords, [&] { return over() || seat.how_ended.has_value(); });
+    if (first_gone_ != rank) changed_.wait_for(lock, kLastWords, over);
   }
-  const auto dead = meet_.dead();
-  if (dead && finished) return;  // its work was done
-  const std::string what =
-      (how.empty() ? "its process ended" : how) + (finished ? " after it had finished" : "");
-  fail_rank(rank, dead.value_or(CommError(CommReason::died, what, rank)));
+  bury(rank);
+}
+
+// A rank whose process has ended: why that is so, unless its work was done.
+void Judge::bury(Rank rank) {
+  State state;
+  std::string how;
+  {
+    const std::lock_guard lock(mutex_);
+    state = seats_[rank.at()].state;
+    how = seats_[rank.at()].how_ended.value_or("");
+  }
+  if (state == State::failed) return;
+  const bool worked = state == State::finished || state == State::left;
+  if (const auto dead = meet_.dead()) {
+    if (!worked) close(rank, *dead);
+    return;
+  }
+  std::string what = how.empty() ? "its process ended" : how;
+  if (worked) what += " after it had finished";
+  if (state == State::expected)
+    what = "its process ended before it joined" + (how.empty() ? "" : ": " + how);
+  fail_rank(rank, {CommReason::died, what, rank});
 }
 
 void Judge::wait_for_the_others() {
@@ -290,11 +311,12 @@ void Judge::wait_for_the_others() {
   });
 }
 
-bool Judge::everybody_joined() const {
+std::vector<Rank> Judge::missing() const {
   const std::lock_guard lock(mutex_);
-  for (const Seat& seat : seats_)
-    if (seat.state == State::expected) return false;
-  return true;
+  std::vector<Rank> ranks;
+  for (size_t r = 0; r < seats_.size(); ++r)
+    if (seats_[r].state == State::expected) ranks.emplace_back(r);
+  return ranks;
 }
 
 bool Judge::failed() const {
@@ -323,12 +345,18 @@ void Judge::await_last_words(const std::vector<Rank>& ranks) {
   });
 }
 
-void Judge::ended(const std::vector<Rank>& ranks, const std::string& how) {
+void Judge::ended(const std::vector<Rank>& ranks, const std::string& how,
+                  const std::optional<Obituary>& noticed) {
+  const bool ours = noticed && std::find(ranks.begin(), ranks.end(), noticed->rank) != ranks.end();
+  const std::optional<Obituary> first = ours ? noticed : std::nullopt;
   {
     const std::lock_guard lock(mutex_);
-    for (const Rank r : ranks) seats_[r.at()].how_ended = how;
+    for (const Rank r : ranks)
+      seats_[r.at()].how_ended = first && first->rank == r ? first->how : how;
+    if (first) first_gone_ = first->rank;
   }
   changed_.notify_all();
+  if (first) bury(first->rank);
   await_last_words(ranks);
   for (const Rank r : ranks) {
     State state;
@@ -336,13 +364,7 @@ void Judge::ended(const std::vector<Rank>& ranks, const std::string& how) {
       const std::lock_guard lock(mutex_);
       state = seats_[r.at()].state;
     }
-    const auto dead = meet_.dead();
-    if (state == State::expected)
-      fail_rank(r, dead.value_or(CommError(
-                       CommReason::died,
-                       "its process ended before it joined" + (how.empty() ? "" : ": " + how), r)));
-    if (state == State::left && !how.empty() && !dead)
-      fail_rank(r, {CommReason::died, how + " after it had finished", r});
+    if (state == State::expected || (state == State::left && !how.empty())) bury(r);
   }
 }
 

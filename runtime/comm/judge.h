@@ -42,23 +42,31 @@ Call get_call(Packet& packet);
 void put_error(Packet& packet, const CommError& error);
 CommError get_error(Packet& packet);
 
+struct Obituary {
+  Rank rank;
+  std::string how;
+};
+
 class Judge {
  public:
-  // `local`: all ranks are processes of this machine.
+  // What can be known beside what ranks say: nothing, where they are on several machines; whether
+  // their processes sleep; or also how they end, which the launcher tells.
+  enum class Sight : uint8_t { none, processes, ends };
   Judge(int world_size, std::chrono::milliseconds timeout, Listener listener, std::string token,
-        bool local);
+        Sight sight);
   ~Judge();  // ends every conversation
 
   int port() const { return port_; }
-  bool everybody_joined() const;
+  std::vector<Rank> missing() const;  // have not joined
   bool failed() const;
   bool over() const;          // every rank has finished, failed or gone
   bool nobody_hears() const;  // every rank that is not at its end sleeps or has not joined
 
   // Seen from outside: a failure of no rank in particular, and how the process that carried these
-  // ranks ended ("" if it ended well).
+  // ranks ended ("" if it ended well), perhaps with the one of them whose end was the reason.
   void fail(const CommError& error);
-  void ended(const std::vector<Rank>& ranks, const std::string& how);
+  void ended(const std::vector<Rank>& ranks, const std::string& how,
+             const std::optional<Obituary>& first);
   // Fails if a rank has slept for as long as any rank may wait: it may hold up those that cannot
   // tell, because MPI or NCCL is making a group for them.
   void look_for_sleepers();
@@ -85,10 +93,12 @@ class Judge {
   void fail_rank(Rank rank, const CommError& error);
   void gone(Rank rank);
   void await_last_words(const std::vector<Rank>& ranks);
+  void bury(Rank rank);
+  void close(Rank rank, const CommError& error);
   void wait_for_the_others();
   bool sleeps(Rank rank) const;
 
-  const bool local_;
+  const Sight sight_;
   std::vector<std::atomic<pid_t>> processes_;  // by rank; 0: not known
   Rendezvous meet_;
   const std::chrono::milliseconds timeout_;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <sstream>
 
 #include "runtime/comm/module.h"
@@ -79,6 +80,15 @@ std::vector<ChildCommand> commands(const RunOptions& options, const std::string&
   return {c};
 }
 
+// "mpirun noticed that process rank 2 with PID 0 on node n exited on signal 9 (Killed)."
+std::optional<Obituary> first_to_end(const std::string& output) {
+  static const std::regex notice(
+      R"(noticed that process rank (\d+) .*exited on signal (\d+ \(.*?\)))");
+  std::smatch found;
+  if (!std::regex_search(output, found, notice)) return std::nullopt;
+  return Obituary{Rank(std::stoi(found[1])), "its process was ended by signal " + found[2].str()};
+}
+
 bool in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
@@ -98,7 +108,8 @@ Probe probe_mpi() {
 RunResult run_mpi(const RunOptions& options, const RankBody& body) {
   SessionFolder session;
   const auto mpirun = [&](const RunOptions& o) { return commands(o, session.make()); };
-  return run_processes({kModule, mpirun, [](Rank) { return size_t{0}; }}, options, body);
+  return run_processes({kModule, mpirun, [](Rank) { return size_t{0}; }, first_to_end}, options,
+                       body);
 }
 
 }  // namespace s2t

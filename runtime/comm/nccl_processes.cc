@@ -31,7 +31,7 @@ Probe probe_nccl() {
 }
 
 RunResult run_nccl(const RunOptions& options, const RankBody& body) {
-  return run_processes({kModule, commands, [](Rank r) { return r.at(); }}, options, body);
+  return run_processes({kModule, commands, [](Rank r) { return r.at(); }, nullptr}, options, body);
 }
 
 }  // namespace s2t

@@ -109,7 +109,7 @@ RunResult run_as_rank(const ProcessBackend& backend, const StartedAs& self, cons
 RunResult run_as_first(const ProcessBackend& backend, const StartedAs& self, const RankBody& body) {
   const bool far = self.place.local_size != self.place.size;
   Judge judge(self.place.size, self.place.timeout, listen_on(far, self.control.port),
-              self.control.token, !far);
+              self.control.token, far ? Judge::Sight::none : Judge::Sight::processes);
   {
     ControlLink link(self.control, self.place);
     run_rank(self.place, backend.module, link, body);
@@ -146,7 +146,8 @@ void watch(Judge& judge, Children& children, const ProcessBackend& backend, int 
       std::vector<Rank> carried;
       for (int r = 0; r < size; ++r)
         if (backend.child_of(Rank(r)) == child) carried.emplace_back(r);
-      judge.ended(carried, children.how_ended(child));
+      judge.ended(carried, children.how_ended(child),
+                  backend.first_to_end ? backend.first_to_end(children.output()) : std::nullopt);
     }
   };
   const auto within = [&](Clock::duration limit) { end = std::min(end, Clock::now() + limit); };
@@ -156,8 +157,11 @@ void watch(Judge& judge, Children& children, const ProcessBackend& backend, int 
   while (!(judge.over() && children.all_ended()) && Clock::now() < end) {
     tell(children.watch(kGlance));
     if (cancel_requested()) judge.fail({CommReason::cancelled, "cancelled by a signal"});
-    if (!judge.everybody_joined() && Clock::now() - start > kToJoin)
-      judge.fail({CommReason::timeout, "not all ranks have joined in time"});
+    if (const auto missing = judge.missing(); !missing.empty() && Clock::now() - start > kToJoin)
+      judge.fail(
+          {CommReason::timeout,
+           fmt::format("rank {} has not joined within {} s", missing[0].value, kToJoin.count()),
+           missing[0]});
     if (glances++ % kLookAround == 0) judge.look_for_sleepers();
     if (first_time(failed, judge.failed())) within(cancel_requested() ? kToCancel : kToStop);
     if (first_time(over, judge.over())) within(kToLeave);
@@ -181,7 +185,7 @@ RunResult not_started(const RunOptions& options, const CommError& error) {
 RunResult run_as_launcher(const ProcessBackend& backend, const RunOptions& options) {
   const CancelOnSignal guard;
   const std::string token = fresh_token();
-  Judge judge(options.world_size, options.timeout, listen_on(false, 0), token, true);
+  Judge judge(options.world_size, options.timeout, listen_on(false, 0), token, Judge::Sight::ends);
   std::vector<ChildCommand> commands = backend.commands(options);
   for (ChildCommand& command : commands)
     command.environment[kControlVariable] = to_string({"127.0.0.1", judge.port(), token});

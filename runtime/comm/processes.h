@@ -19,6 +19,8 @@ struct ProcessBackend {
   std::function<std::vector<ChildCommand>(const RunOptions& options)> commands;
   // Which of them carries rank r.
   size_t (*child_of)(Rank rank);
+  // Whose end made a process that carries several ranks end, read from what it wrote.
+  std::optional<Obituary> (*first_to_end)(const std::string& output) = nullptr;
 };
 
 RunResult run_processes(const ProcessBackend& backend, const RunOptions& options,
