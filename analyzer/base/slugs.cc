@@ -18,6 +18,7 @@ constexpr Slug kSlugs[] = {
     {"unknown-backend", command, "no backend of this name"},
     {"too-many-boxes", command, "a graph with more boxes than Graphviz lays out in time"},
     {"too-slow", command, "an outside program did not finish in time"},
+    {"too-little-memory", command, "what is asked for needs more memory than is free here"},
     {"unwritable", command, "the result cannot be written to where it should go"},
     {"no-such-file", file, "no file of this name"},
     {"is-directory", file, "a directory where a file is meant"},

@@ -35,7 +35,7 @@ void Interruption::over() {
 }
 
 void Interruption::watch() {
-  auto end = Clock::time_point::max();
+  auto end = Clock::now() + kPatience;
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kGlance, [&] { return over_; })) {
     if (!cancel_requested() || children_)

@@ -66,7 +66,9 @@ int guarded(const std::vector<std::string>& words) {
                    "Make the tensors smaller or the microbatches fewer.", "too-many-bytes"},
                   kUserError);
   } catch (const std::bad_alloc&) {
-    return fault("out of memory");
+    return report({"", "out of memory", "", "Make the model smaller, or end something else.",
+                   "too-little-memory"},
+                  kUserError);
   } catch (const std::exception& e) {
     return fault(e.what());
   }

@@ -28,22 +28,13 @@ Output::Output(const std::string& path) : path_(path) {
     target_ = fs::is_symlink(fs::symlink_status(path_, ignored))
                   ? fs::weakly_canonical(path_, ignored).string()
                   : path_;
-    temporary_ = target_ + ".part" + std::to_string(getpid());
+    const std::string part = target_ + ".part" + std::to_string(getpid());
     errno = 0;
-    file_.open(temporary_, std::ios::binary);
-    if (file_ && fs::exists(status)) fs::permissions(temporary_, status.permissions(), ignored);
+    file_.open(part, std::ios::binary);
+    if (file_) temporary_ = Scratch(part);
+    if (file_ && fs::exists(status)) fs::permissions(part, status.permissions(), ignored);
   }
-  if (!file_) {
-    temporary_.clear();
-    refuse(errno);
-  }
-}
-
-Output::~Output() {
-  if (temporary_.empty()) return;
-  file_.close();
-  std::error_code ignored;
-  fs::remove(temporary_, ignored);
+  if (!file_) refuse(errno);
 }
 
 std::ostream& Output::stream() {
@@ -57,9 +48,9 @@ void Output::commit() {
   if (path_.empty()) return;
   file_.close();
   if (!file_) refuse(errno);
-  if (temporary_.empty()) return;
-  if (std::rename(temporary_.c_str(), target_.c_str()) != 0) refuse(errno);
-  temporary_.clear();
+  if (temporary_.path().empty()) return;
+  if (std::rename(temporary_.path().c_str(), target_.c_str()) != 0) refuse(errno);
+  temporary_.keep();
 }
 
 void Output::refuse(int error) const {

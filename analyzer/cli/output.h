@@ -9,13 +9,14 @@
 #include <ostream>
 #include <string>
 
+#include "analyzer/cli/scratch.h"
+
 namespace s2t {
 
 class Output {
  public:
   // Throws UserError (slug unwritable) before anything is computed.
   explicit Output(const std::string& path);  // "": standard output
-  ~Output();                                 // removes what was not committed
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
@@ -25,9 +26,9 @@ class Output {
  private:
   [[noreturn]] void refuse(int error) const;
 
-  std::string path_;       // as the user named it
-  std::string target_;     // what the new file replaces; empty: nothing is replaced
-  std::string temporary_;  // empty once committed
+  std::string path_;    // as the user named it
+  std::string target_;  // what the new file replaces; empty: nothing is replaced
+  Scratch temporary_;
   std::ofstream file_;
 };
 

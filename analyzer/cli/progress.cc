@@ -28,6 +28,10 @@ Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {
 }
 
 Progress::~Progress() {
+  stop();
+}
+
+void Progress::stop() {
   {
     const std::lock_guard lock(mutex_);
     done_ = true;

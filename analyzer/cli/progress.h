@@ -19,6 +19,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void say(const std::string& doing);
+  void stop();  // wipes the line out; nothing is shown any more
 
  private:
   void show_until_done();

@@ -8,7 +8,7 @@ namespace s2t {
 
 class Scratch {
  public:
-  Scratch() = default;                // nothing
+  Scratch() = default;                 // nothing
   explicit Scratch(std::string path);  // a file, or a folder with all that is in it
   Scratch(Scratch&& other) noexcept;
   Scratch& operator=(Scratch&& other) noexcept;

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "analyzer/analyze.h"
+#include "runtime/comm/place.h"
 #include "runtime/run/execute.h"
+#include "runtime/run/memory.h"
 #include "runtime/run/routed_rows.h"
 
 namespace s2t {
@@ -123,14 +125,16 @@ std::vector<Observation> observations_of(const RankReport& report) {
   return list;
 }
 
-Verification verify(const Model& model, const VerifyOptions& options) {
-  Verification v;
-  v.model = model.name;
-  v.backend = options.backend->name;
+namespace {
+
+void run_and_judge(const Model& model, const VerifyOptions& options, Verification& v) {
   v.stand_in = options.backend->probe().stand_in;
   const Program program = analyze(model);
   const Graph graph = build_graph(model);
   const Forward forward = plan_forward(graph);
+  const bool processes = v.backend != "host";
+  if (!is_started_rank())
+    require_memory(graph, memory_needed(graph, forward, processes), memory_available());
   for (size_t r = 0; r < graph.routings.size(); ++r) RoutedRows(graph, forward, r);
 
   StepOptions step;
@@ -140,13 +144,16 @@ Verification verify(const Model& model, const VerifyOptions& options) {
   const Watch watch(*options.backend, v.stand_in);
   RunOptions run = options.run;
   watch.load_into(run.environment);
+  throw_if_cancelled();
   options.progress(fmt::format("running {} ranks on {}", graph.mesh.world(), v.backend));
+  options.ranks_are_processes(processes);
   const StepResult ran = run_step_on(*options.backend, run, graph, forward, step);
+  options.ranks_are_processes(false);
   if (ran.result.cause) rethrow_ours(ran.result.cause);
   v.reports = ran.result.reports;
   v.failures = ran.result.failures;
   v.output = ran.result.output;
-  if (!v.reports || !v.failures.empty()) return v;
+  if (!v.reports || !v.failures.empty()) return;
 
   v.kernels = ran.reports.front().kernels;
   for (const RankReport& r : ran.reports) v.observed.push_back(observations_of(r));
@@ -159,6 +166,29 @@ Verification verify(const Model& model, const VerifyOptions& options) {
   Judgement numbers = judge(graph, forward, reference, ran.reports, v.exact, step.learning_rate);
   v.checks.insert(v.checks.end(), numbers.checks.begin(), numbers.checks.end());
   v.max_abs_error = numbers.max_abs_error;
+}
+
+}  // namespace
+
+Verification verify(const Model& model, const VerifyOptions& options) {
+  Verification v;
+  v.model = model.name;
+  v.backend = options.backend->name;
+  try {
+    run_and_judge(model, options, v);
+    throw_if_cancelled();
+  } catch (const CommError& error) {
+    if (error.reason() != CommReason::cancelled) throw;
+    return cancelled(v.model, v.backend);
+  }
+  return v;
+}
+
+Verification cancelled(const std::string& model, const std::string& backend) {
+  Verification v;
+  v.model = model;
+  v.backend = backend;
+  v.failures = {{Rank(0), CommReason::cancelled, kCancelled}};
   return v;
 }
 

@@ -21,6 +21,7 @@ struct VerifyOptions {
   RunOptions run;
   RunHooks hooks;  // for negative controls
   std::function<void(const std::string& doing)> progress = [](const std::string&) {};
+  std::function<void(bool running)> ranks_are_processes = [](bool) {};
 };
 
 struct Verification {
@@ -43,6 +44,9 @@ struct Verification {
 };
 
 Verification verify(const Model& model, const VerifyOptions& options);
+
+// What is said of a run that a signal ended.
+Verification cancelled(const std::string& model, const std::string& backend);
 
 // What one rank recorded, as observations.
 std::vector<Observation> observations_of(const RankReport& report);

@@ -1,16 +1,20 @@
 // `verify`: executes a model and compares what ran with the prediction.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
+#include "analyzer/cli/interruption.h"
 #include "analyzer/cli/plan_options.h"
 #include "analyzer/cli/progress.h"
 #include "analyzer/cli/verification.h"
+#include "runtime/comm/place.h"
 
 namespace s2t {
 namespace {
@@ -47,13 +51,10 @@ class ModelFile {
     const char* folder = std::getenv("TMPDIR");
     path_ = std::string(folder ? folder : "/tmp") + "/shape2trace-XXXXXX.json";
     const int fd = mkstemps(path_.data(), 5);
-    temporary_ = fd >= 0;
-    if (!temporary_ || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    if (fd >= 0) temporary_ = Scratch(path_);
+    if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
       throw std::runtime_error("cannot keep standard input in " + path_);
     close(fd);
-  }
-  ~ModelFile() {
-    if (temporary_) unlink(path_.c_str());
   }
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;
@@ -61,14 +62,11 @@ class ModelFile {
 
  private:
   std::string path_;
-  bool temporary_ = false;
+  Scratch temporary_;
 };
 
-// The line of progress is gone before anything is reported.
-Verification verified(const Model& model, VerifyOptions& options) {
-  Progress progress;
-  options.progress = [&](const std::string& doing) { progress.say(doing); };
-  return verify(model, options);
+void report(const Verification& v, const std::string& format, std::ostream& out) {
+  format == "json" ? write_json(v, out) : write_text(v, out);
 }
 
 int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err) {
@@ -77,19 +75,35 @@ int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err)
   options.backend = &backend_named(name);
   const int64_t seconds = arguments.integer("--timeout", 1, 86400).value_or(30);
   options.run.timeout = std::chrono::seconds(seconds);
+  Progress progress;
+  Model model;
+  std::atomic<bool> loaded{false};
+  std::optional<Interruption> interruption;  // of a rank that somebody started: that one's concern
+  if (!is_started_rank())
+    interruption.emplace([&] {
+      progress.stop();
+      report(cancelled(loaded ? model.name : arguments.operands[0], name), arguments.format, out);
+      out.flush();
+    });
   const ModelFile file(arguments.operands[0]);
   Arguments read = arguments;
   read.operands[0] = file.path();
-  const Model model = load_operand(read);
+  model = load_operand(read);
+  loaded = true;
   if (const Probe probe = options.backend->probe(); !probe.usable)
     throw Absent("backend " + name + " cannot run here: " + probe.why);
   options.run.arguments = {"verify", file.path(), "--backend",
                            name,     "--timeout", std::to_string(seconds)};
   for (const std::string& word : plan_words(arguments)) options.run.arguments.push_back(word);
-  const Verification v = verified(model, options);
+  options.progress = [&](const std::string& doing) { progress.say(doing); };
+  if (interruption)
+    options.ranks_are_processes = [&](bool yes) { interruption->ranks_are_processes(yes); };
+  const Verification v = verify(model, options);
+  progress.stop();  // its line is gone before anything is reported
+  if (interruption) interruption->over();
   if (!v.reports) return v.failures.empty() ? kOk : kMismatch;
   err << v.output;
-  arguments.format == "json" ? write_json(v, out) : write_text(v, out);
+  report(v, arguments.format, out);
   return v.match() ? kOk : kMismatch;
 }
 

@@ -39,16 +39,12 @@ Watch::Watch(const Backend& backend, bool stand_in)
   const char* given = std::getenv(kWitnessFolder);
   folder_ = given ? given : "";
   if (!starts_ranks_) return;
-  temporary_ = folder_.empty();
-  if (temporary_)
-    folder_ = fresh_folder();
-  else
+  if (!folder_.empty()) {
     fs::create_directories(folder_);
-}
-
-Watch::~Watch() {
-  std::error_code ignored;
-  if (temporary_) fs::remove_all(folder_, ignored);
+    return;
+  }
+  temporary_ = Scratch(fresh_folder());
+  folder_ = temporary_.path();
 }
 
 void Watch::load_into(std::map<std::string, std::string>& environment) const {

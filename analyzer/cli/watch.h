@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/cli/scratch.h"
 #include "analyzer/trace/witness_record.h"
 #include "runtime/comm/backend.h"
 
@@ -25,7 +26,6 @@ struct Heard {
 class Watch {
  public:
   Watch(const Backend& backend, bool stand_in);
-  ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
@@ -37,7 +37,7 @@ class Watch {
   bool stand_in_;
   bool starts_ranks_;   // this process does
   std::string folder_;  // "" if nobody writes anywhere
-  bool temporary_ = false;
+  Scratch temporary_;
 };
 
 }  // namespace s2t

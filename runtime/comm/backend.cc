@@ -52,6 +52,10 @@ bool cancel_requested() noexcept {
   return cancelled;
 }
 
+void throw_if_cancelled() {
+  if (cancelled) throw CommError(CommReason::cancelled, kCancelled);
+}
+
 CancelOnSignal::CancelOnSignal() : outermost_(guards++ == 0) {
   if (!outermost_) return;
   cancelled = false;

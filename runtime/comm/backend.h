@@ -69,6 +69,8 @@ const Backend* find_backend(std::string_view name);  // null if there is no such
 // Stops at the next wait of any rank of this process; safe in a signal handler.
 void request_cancel() noexcept;
 bool cancel_requested() noexcept;
+void throw_if_cancelled();  // CommError(cancelled)
+constexpr const char* kCancelled = "cancelled by a signal";
 
 // While it lives, Ctrl-C (SIGINT) and SIGTERM request a cancel; a third one ends the process at once
 // and may leave files behind. Every `run` has one of its own, which does nothing inside another.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -108,6 +109,9 @@ void run_rank(Rendezvous& meet, Rank rank, int size, const RankBody& body, RankO
   } catch (const CommError& e) {
     outcome.thrown = std::current_exception();
     outcome.failure = {rank, e.reason(), e.what()};
+  } catch (const std::bad_alloc&) {
+    outcome.thrown = std::current_exception();
+    died("out of memory");
   } catch (const std::exception& e) {
     outcome.thrown = std::current_exception();
     died(e.what());

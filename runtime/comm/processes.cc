@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -36,6 +37,8 @@ CommError as_error(Rank rank, std::exception_ptr thrown) {
     std::rethrow_exception(thrown);
   } catch (const CommError& e) {
     return e;
+  } catch (const std::bad_alloc&) {
+    return {CommReason::died, "out of memory", rank};
   } catch (const std::exception& e) {
     return {CommReason::died, e.what(), rank};
   } catch (...) {
@@ -156,7 +159,7 @@ void watch(Judge& judge, Children& children, const ProcessBackend& backend, int 
   const auto first_time = [](bool& seen, bool now) { return now && !std::exchange(seen, true); };
   while (!(judge.over() && children.all_ended()) && Clock::now() < end) {
     tell(children.watch(kGlance));
-    if (cancel_requested()) judge.fail({CommReason::cancelled, "cancelled by a signal"});
+    if (cancel_requested()) judge.fail({CommReason::cancelled, kCancelled});
     if (const auto missing = judge.missing(); !missing.empty() && Clock::now() - start > kToJoin)
       judge.fail(
           {CommReason::timeout,

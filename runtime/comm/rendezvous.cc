@@ -158,7 +158,7 @@ void Rendezvous::wait(Lock& lock, Rank rank, Group& group, int position) {
   const auto deadline = Clock::now() + timeout_;
   while (me.blocked) {
     if (!group.executing) {
-      if (cancel_requested()) fail_locked({CommReason::cancelled, "cancelled by a signal"}, rank);
+      if (cancel_requested()) fail_locked({CommReason::cancelled, kCancelled}, rank);
       if (!dead_ && Clock::now() >= deadline) fail_locked(timeout(rank, group), rank);
       if (dead_) {
         withdraw(group, position);
@@ -209,7 +209,7 @@ void Rendezvous::fail_if_nobody_can_go_on(Rank found_by) {
 
 void Rendezvous::check_alive() {
   const Lock lock(mutex_);
-  if (cancel_requested()) fail_locked({CommReason::cancelled, "cancelled by a signal"}, Rank(0));
+  if (cancel_requested()) fail_locked({CommReason::cancelled, kCancelled}, Rank(0));
   throw_if_dead();
 }
 

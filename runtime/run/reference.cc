@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "runtime/comm/backend.h"
 #include "runtime/run/data.h"
 #include "runtime/run/local_op.h"
 
@@ -27,6 +28,7 @@ class Microbatch {
 
   void forward() {
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
+      throw_if_cancelled();
       const std::vector<Tensor> out = ops_[o].forward(gather(graph_.ops[o].inputs));
       for (size_t r = 0; r < out.size(); ++r) values_[graph_.ops[o].outputs[r].at()] = out[r];
     }
@@ -52,6 +54,7 @@ class Microbatch {
   }
 
   void step_back(size_t o) {
+    throw_if_cancelled();
     const Op& op = graph_.ops[o];
     std::vector<std::optional<Tensor>> arrived;
     bool any = false;
@@ -120,11 +123,16 @@ Reference run_reference(const Graph& graph, const Forward& forward, bool integer
   return out;
 }
 
-bool sums_are_exact(const Graph& graph, const Forward& forward) {
+bool may_sum_exactly(const Graph& graph) {
   for (const Op& op : graph.ops)
     if (!keeps_integers(graph, op)) return false;
   for (const Value& v : graph.values)
     if (is_differentiable(v.dtype) && v.dtype != DType::f32) return false;
+  return true;
+}
+
+bool sums_are_exact(const Graph& graph, const Forward& forward) {
+  if (!may_sum_exactly(graph)) return false;
   const Reference narrow = run_reference(graph, forward, true, DType::f32);
   const Reference wide = run_reference(graph, forward, true, DType::f64);
   for (size_t m = 0; m < wide.values.size(); ++m)

@@ -25,5 +25,6 @@ Reference run_reference(const Graph& graph, const Forward& forward, bool integer
 // Whether sums of this model's integers stay exact: only ops that keep integers (times a power of
 // two), and float32 gives the very numbers that float64 does.
 bool sums_are_exact(const Graph& graph, const Forward& forward);
+bool may_sum_exactly(const Graph& graph);  // by its ops and types alone; quick
 
 }  // namespace s2t

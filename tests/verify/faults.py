@@ -48,6 +48,22 @@ def absent(judge, program, mpi_module, model):
                      "Witness pmpi took no part: libs2t_pmpi.so was not built, or not found here.")
 
 
+def too_large(judge, program, model):
+    """Refused before anything is allocated; with one that fits, memory may still end too soon."""
+    text = Path(model).read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        large = Path(folder) / "large.json"
+        large.write_text(text.replace("64", "640000").replace("32", "320000"), encoding="utf-8")
+        judge.expect("a model beyond the memory", run(program, str(large), "host"), 2,
+                     "large.json: running this model takes about ", "that are free here",
+                     "[too-little-memory]")
+    limited = "ulimit -v 30000; exec \"$@\""
+    done = subprocess.run(["sh", "-c", limited, "sh", program, "verify", model], text=True,
+                          capture_output=True, timeout=60)
+    judge.expect("hardly any memory", (done.returncode, done.stdout, done.stderr), 2,
+                 "[too-little-memory]")
+
+
 def failing(judge, program, standins, model):
     """Stand-ins that play the faults of a GPU."""
     def nccl(fault, *more):
@@ -74,6 +90,7 @@ def failing(judge, program, standins, model):
 def main(program, mpi_module, standins, model):
     judge = Judge()
     absent(judge, program, mpi_module, model)
+    too_large(judge, program, model)
     if standins != "-":
         failing(judge, program, standins, model)
     return 1 if judge.bad else 0

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <new>
 #include <thread>
 
 #include "runtime/comm/backend.h"
@@ -53,6 +54,16 @@ TEST(HostFaults, ARankThatThrowsIsNamedWithItsEvent) {
                   AllOf(HasSubstr("rank 2 died"), HasSubstr("event 7"), HasSubstr("boom")));
   EXPECT_EQ(result.failures[0].rank, Rank(2));
   EXPECT_THROW(std::rethrow_exception(result.cause), std::runtime_error);
+}
+
+TEST(HostFaults, ARankThatRunsOutOfMemoryIsNamed) {
+  const RunResult result = run(3, [](World& world, Communicator& all) {
+    sum(all);
+    if (world.rank() == Rank(1)) throw std::bad_alloc();
+    sum(all);
+  });
+  expect_all_stop(result, 3, CommReason::died,
+                  AllOf(HasSubstr("rank 1 died in all_reduce"), HasSubstr(": out of memory")));
 }
 
 TEST(HostFaults, AStalledRankTimesOutAndIsNamed) {
@@ -188,6 +199,14 @@ TEST(HostFaults, CtrlCStopsARunThatWaits) {
   });
   EXPECT_FALSE(result.ok());
   for (const RankFailure& f : result.failures) EXPECT_EQ(f.reason, CommReason::cancelled) << f.text;
+}
+
+TEST(HostFaults, CancelOutlastsARunInsideAnotherGuard) {
+  const CancelOnSignal outer;
+  std::raise(SIGTERM);
+  run(2, [](World&, Communicator&) {});
+  EXPECT_TRUE(cancel_requested());
+  EXPECT_THROW(throw_if_cancelled(), CommError);
 }
 
 TEST(HostFaults, ACallThatCanNeverBeRightIsAFaultOfTheCaller) {
