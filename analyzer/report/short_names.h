@@ -14,7 +14,7 @@ class ShortNames {
  public:
   explicit ShortNames(const Mesh& mesh);
 
-  // Any text with names of axes in it: "tp:S(1) dp:S(0)", "pp-tp".
+  // Any text with names of axes in it: "tp:S(1) dp:S(0)", `pp-tp`.
   std::string operator()(std::string text) const;
 
   // What was shortened, as "short: long".
