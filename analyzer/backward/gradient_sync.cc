@@ -37,16 +37,16 @@ class SyncPlanner {
         for (const GradientLeaf& leaf : leaves_) reduce_alone(leaf);
         break;
       case SyncKind::bucketed:
-        for (const Bucket& b : cut_into_buckets(decl_, leaves_)) reduce(b, Collective::all_reduce);
+        for (const Bucket& b : cut_into_buckets(graph_, leaves_)) reduce(b, Collective::all_reduce);
         break;
       case SyncKind::zero1:
       case SyncKind::zero2:
-        for (const Bucket& b : cut_into_buckets(decl_, leaves_))
+        for (const Bucket& b : cut_into_buckets(graph_, leaves_))
           reduce(b, decl_.whole_gradients ? Collective::all_reduce : Collective::reduce_scatter);
         break;
       case SyncKind::zero3:
         gather_modules();
-        for (const Bucket& b : cut_into_buckets(decl_, leaves_))
+        for (const Bucket& b : cut_into_buckets(graph_, leaves_))
           reduce(b, Collective::reduce_scatter);
         break;
       case SyncKind::fsdp:
@@ -146,7 +146,9 @@ class SyncPlanner {
     call.shape = flat(op == Collective::all_gather       ? shard
                       : op == Collective::reduce_scatter ? shard * n
                                                          : b.elements);
-    if (b.leaves.size() == 1 && op == Collective::all_reduce) call.shape = b.leaves[0].local;
+    if (b.leaves.size() == 1 && b.elements == elements(b.leaves[0].local) &&
+        op == Collective::all_reduce)
+      call.shape = b.leaves[0].local;
   }
 
   // The optimizer updated its part of the parameters: everybody gets all of them.
@@ -154,7 +156,7 @@ class SyncPlanner {
     if (decl_.kind == SyncKind::zero3) return update_persistent();
     if (decl_.kind != SyncKind::zero1 && decl_.kind != SyncKind::zero2) return;
     if (decl_.update_alignment > 0) return update_at_once();
-    for (const Bucket& b : cut_into_buckets(decl_, leaves_)) {
+    for (const Bucket& b : cut_into_buckets(graph_, leaves_)) {
       SyncCall call = update_call(b.leaves.front());
       fill(call, b, Collective::all_gather);
       out_.calls.push_back(std::move(call));
@@ -355,12 +357,14 @@ class SyncPlanner {
   // --- model axes and tied parameters ------------------------------------------------------------
 
   void reduce_on_model_axes() {
-    std::map<std::tuple<int, AtomSet, DType>, std::vector<GradientLeaf>> groups;
+    const bool coalesced = graph_.switches.coalesce_model_sync;  // over all chunks of a rank
+    std::map<std::tuple<int64_t, AtomSet, DType>, std::vector<GradientLeaf>> groups;
     for (const GradientLeaf& leaf : leaves_)
       if (leaf.model && !(fully_sharded() && leaf.data))
-        groups[{leaf.stage, leaf.model, leaf.dtype}].push_back(leaf);
+        groups[{coalesced ? pipeline_rank(graph_, leaf.stage) : leaf.stage, leaf.model, leaf.dtype}]
+            .push_back(leaf);
     for (const auto& [key, leaves] : groups) {
-      if (graph_.switches.coalesce_model_sync) {
+      if (coalesced) {
         out_.calls.push_back(model_call(leaves));
       } else {
         for (const GradientLeaf& leaf : leaves) out_.calls.push_back(model_call({leaf}));

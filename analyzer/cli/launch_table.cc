@@ -9,101 +9,23 @@
 #include <utility>
 
 #include "analyzer/base/text.h"
+#include "analyzer/cli/launch_flags.h"
 #include "analyzer/cli/plan_table.h"
 
 namespace s2t {
 namespace {
-
-// A flag that stands for an option with a value of ours.
-struct Meaning {
-  std::string_view flag, option, value;
-};
-constexpr Meaning kMeanings[] = {
-    {"--bf16", "--dtype", "bf16"},
-    {"--fp16", "--dtype", "f16"},
-    {"--grad-reduce-in-bf16", "--grad-dtype", "bf16"},
-    {"--accumulate-allreduce-grads-in-fp32", "--grad-dtype", "f32"},
-    {"--use-distributed-optimizer", "--zero", "1"},
-    {"--recompute-activations", "--recompute", "selective"},
-    {"--checkpoint-activations", "--recompute", "full"},
-    {"--use-tp-pp-dp-mapping", "--order", "tp-cp-ep-pp-dp"},
-};
-
-// A flag that changes a switch; a value of "" is the flag's own.
-struct Change {
-  enum class If : uint8_t { always, zero, not_zero };  // of the flag's own value
-  std::string_view flag, name, value;
-  If given = If::always;
-};
-constexpr Change kChanges[] = {
-    {"--make-vocab-size-divisible-by", "vocabulary_padding", ""},
-    {"--overlap-grad-reduce", "gradient_sync", "overlapped"},
-    {"--cross-entropy-loss-fusion", "cross_entropy", "fused"},
-    {"--clip-grad", "grad_norm", "none", Change::If::zero},
-    {"--moe-aux-loss-coeff", "moe_balancing", "aux_loss", Change::If::not_zero},
-};
-
-struct Shape {
-  std::string_view flag;
-  int64_t (*of)(const Architecture&);
-};
-constexpr Shape kShapes[] = {
-    {"--num-layers", [](const Architecture& a) { return a.layers; }},
-    {"--hidden-size", [](const Architecture& a) { return a.hidden; }},
-    {"--ffn-hidden-size", [](const Architecture& a) { return a.ffn; }},
-    {"--num-attention-heads", [](const Architecture& a) { return a.heads; }},
-    {"--num-query-groups", [](const Architecture& a) { return a.kv_heads; }},
-    {"--kv-channels", [](const Architecture& a) { return a.head_dim; }},
-    {"--vocab-size", [](const Architecture& a) { return a.vocab; }},
-    {"--num-experts", [](const Architecture& a) { return a.experts ? a.experts->experts : 0; }},
-    {"--moe-router-topk", [](const Architecture& a) { return a.experts ? a.experts->top_k : 0; }},
-    {"--moe-ffn-hidden-size", [](const Architecture& a) { return a.experts ? a.experts->ffn : 0; }},
-};
-
-struct Part {
-  std::string_view flag;
-  bool (*present)(const Architecture&);
-  std::string_view what;
-};
-constexpr Part kParts[] = {
-    {"--swiglu", [](const Architecture& a) { return a.gated; }, "gated feed-forward layers"},
-    {"--untie-embeddings-and-output-weights", [](const Architecture& a) { return !a.tied; },
-     "an output layer of its own"},
-    {"--multi-latent-attention", [](const Architecture& a) { return a.latent.has_value(); },
-     "multi-head latent attention"},
-};
-
-struct NotPredicted {
-  std::string_view flag, what;
-};
-constexpr NotPredicted kNotPredicted[] = {
-    {"--fp8-format", "one-byte gathers and the reductions of FP8 scales"},
-    {"--fp8-param-gather", "parameters gathered in one byte"},
-    {"--overlap-param-gather", "parameters gathered bucket by bucket before their first use"},
-    {"--overlap-p2p-communication", "messages launched one by one"},
-    {"--tp-comm-overlap", "copies by user buffers instead of NCCL kernels"},
-    {"--num-distributed-optimizer-instances", "reductions inside and between optimizer instances"},
-    {"--rampup-batch-size", "smaller batches in the first steps"},
-    {"--step-batch-size-schedule", "other batches in some steps"},
-    {"--mtp-num-layers", "extra prediction layers"},
-    {"--use-torch-fsdp2", "FSDP instead of Megatron's data parallelism"},
-    {"--use-custom-fsdp", "FSDP instead of Megatron's data parallelism"},
-    {"--use-megatron-fsdp", "FSDP instead of Megatron's data parallelism"},
-    {"--calculate-per-token-loss", "the number of tokens, agreed on over all stages and replicas"},
-    {"--pp-partition-method", "another cut into stages; see --stage-layers"},
-    {"--account-for-embedding-in-pipeline-split", "stages that count the embedding as a layer"},
-    {"--account-for-loss-in-pipeline-split", "stages that count the loss as a layer"},
-    {"--pipeline-model-parallel-layout", "another cut into stages; see --stage-layers"},
-    {"--embed-layernorm", "a norm behind the embedding"},
-    {"--hierarchical-context-parallel-sizes", "context parallelism in two levels"},
-    {"--moe-enable-deepep", "exchanges of experts that are no NCCL kernels"},
-};
 
 template <class Row, size_t n>
 const Row* find(const Row (&rows)[n], const std::string& flag) {
   const auto it = std::find_if(std::begin(rows), std::end(rows),
                                [&](const Row& row) { return row.flag == flag; });
   return it == std::end(rows) ? nullptr : it;
+}
+
+// Whether `value` is one of `words`.
+bool among(const std::string& value, std::string_view words) {
+  const std::string all = " " + std::string(words) + " ";
+  return !value.empty() && all.find(" " + value + " ") != std::string::npos;
 }
 
 // Every plan option that is also Megatron's, by Megatron's name.
@@ -134,6 +56,7 @@ class Reader {
 
   LaunchReading read() {
     for (const LaunchFlag& flag : launch_.flags) read(flag);
+    if (a_ && a_->experts) experts();
     count_ranks();
     element_types();
     remark();
@@ -148,18 +71,34 @@ class Reader {
   }
 
   void read(const LaunchFlag& flag) {
-    seen_.insert(flag.name);
+    seen_[flag.name] = flag.value;
     if (const auto it = names_.find(flag.name); it != names_.end())
       return option(flag, *it->second);
-    if (const Meaning* m = find(kMeanings, flag.name)) return set(m->option, std::string(m->value));
-    if (const Change* c = find(kChanges, flag.name)) return change(flag, *c);
-    if (const Shape* s = find(kShapes, flag.name)) return shape(flag, *s);
-    if (const Part* p = find(kParts, flag.name)) return part(flag, *p);
-    if (const NotPredicted* n = find(kNotPredicted, flag.name)) {
-      not_predicted_.push_back(fmt::format("{} ({})", n->flag, n->what));
-      return;
+    bool known = false;
+    if (const LaunchMeaning* m = find(kMeanings, flag.name)) {
+      known = true;
+      set(m->option, std::string(m->value));
     }
-    slip(flag);
+    for (const LaunchChange& c : kChanges)
+      if (c.flag == flag.name && (known = true) && (c.own.empty() || c.own == flag.value))
+        out_.changes.push_back(
+            fmt::format("{}={}", c.name, c.value.empty() ? flag.value : c.value));
+    if (const LaunchShape* s = find(kShapes, flag.name)) {
+      known = true;
+      shape(flag, *s);
+    }
+    for (const LaunchPart& p : kParts)
+      if (p.flag == flag.name && (known = true) && (p.own.empty() || p.own == flag.value))
+        part(flag, p);
+    if (const LaunchNotPredicted* n = find(kNotPredicted, flag.name)) {
+      known = true;
+      if (!among(flag.value, n->harmless)) not_predicted(n->flag, n->what);
+    }
+    if (!known && !among(flag.name, kElsewhere)) slip(flag);
+  }
+
+  void not_predicted(std::string_view flag, std::string_view what) {
+    not_predicted_.push_back(fmt::format("{} ({})", flag, what));
   }
 
   void set(std::string_view option, const std::string& value) {
@@ -177,14 +116,7 @@ class Reader {
     set(def.flag, def.value.empty() ? "" : flag.value);
   }
 
-  void change(const LaunchFlag& flag, const Change& c) {
-    const bool zero = std::strtod(flag.value.c_str(), nullptr) == 0;
-    if (c.given == (zero ? Change::If::not_zero : Change::If::zero)) return;
-    const std::string value = c.value.empty() ? flag.value : std::string(c.value);
-    out_.changes.push_back(std::string(c.name) + "=" + value);
-  }
-
-  void shape(const LaunchFlag& flag, const Shape& s) {
+  void shape(const LaunchFlag& flag, const LaunchShape& s) {
     if (!a_ || flag.open()) return;
     const int64_t is = s.of(*a_);
     if (whole(flag.value) == is) return;
@@ -192,7 +124,7 @@ class Reader {
            fmt::format("{}, as the config says", is), "The flags belong to another model.");
   }
 
-  void part(const LaunchFlag& flag, const Part& p) {
+  void part(const LaunchFlag& flag, const LaunchPart& p) {
     if (!a_ || p.present(*a_)) return;
     refuse(flag, std::string(p.what), "a model with them: the config has none",
            "The flags belong to another model.");
@@ -235,9 +167,29 @@ class Reader {
 
   // Megatron trains in float32 unless told; only bf16 then reduces in float32 by itself.
   void element_types() {
-    if (seen_.contains("--fp16") && !seen_.contains("--accumulate-allreduce-grads-in-fp32"))
+    if (given("--fp16") && !given("--accumulate-allreduce-grads-in-fp32"))
       set("--grad-dtype", "f16");
-    if (!seen_.contains("--fp16") && !seen_.contains("--bf16")) set("--dtype", "f32");
+    if (!given("--fp16") && !given("--bf16")) set("--dtype", "f32");
+  }
+
+  bool given(const std::string& flag) const { return seen_.contains(flag); }
+
+  // What several flags decide together, or the lack of one.
+  void experts() {
+    const auto value = [&](const char* flag, const char* otherwise) {
+      return given(flag) ? seen_.at(flag) : otherwise;
+    };
+    const double coefficient = std::strtod(value("--moe-aux-loss-coeff", "0").c_str(), nullptr);
+    if (coefficient != 0 && value("--moe-router-load-balancing-type", "aux_loss") == "aux_loss")
+      out_.changes.push_back("moe_balancing=aux_loss");
+    if (!given("--moe-token-dispatcher-type") && given("--expert-model-parallel-size"))
+      not_predicted("no --moe-token-dispatcher-type",
+                    "Megatron's default, allgather, gathers the tokens of all experts' ranks; "
+                    "alltoall is predicted");
+    const bool bias = given("--moe-router-enable-expert-bias");
+    if (a_->experts->balanced_by_bias && !bias) out_.changes.push_back("expert_bias=none");
+    if (!a_->experts->balanced_by_bias && bias)
+      not_predicted("--moe-router-enable-expert-bias", "tokens of every expert, once per step");
   }
 
   void remark() {
@@ -259,7 +211,8 @@ class Reader {
   Diagnostics& sink_;
   std::map<std::string, const OptionDef*> names_;
   LaunchReading out_;
-  std::set<std::string> seen_, others_;
+  std::map<std::string, std::string> seen_;  // and their values
+  std::set<std::string> others_;
   std::vector<std::string> not_predicted_;
 };
 

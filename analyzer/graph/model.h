@@ -118,6 +118,14 @@ struct PipelineDecl {
   std::string pointer = "/pipeline";
 };
 
+// A parameter as the framework registers it: one or several of the model's, held as one; or the same
+// one of `parts` equal parts of each (one expert of those on a rank).
+struct RegisteredDecl {
+  std::vector<std::string> members;
+  int stage = 0;
+  int64_t part = 0, parts = 1;
+};
+
 enum class SyncKind : uint8_t { none, per_parameter, bucketed, zero1, zero2, zero3, fsdp };
 
 struct GradientSyncDecl {
@@ -147,6 +155,10 @@ struct GradientSyncDecl {
   bool first_stage_only = false;       // the limits: on later stages everything is one bucket
   bool tied_alone = false;             // a parameter of several stages has a bucket of its own
   int64_t bucket_multiple = 1;  // sharded optimizers: buckets are padded to a multiple of it, too
+  // The framework's parameters in the order in which it registers them. Buckets are then filled from
+  // the last to the first (Megatron), each beginning at a multiple of `parameter_multiple` elements.
+  std::vector<RegisteredDecl> registered;
+  int64_t parameter_multiple = 1;
   std::string pointer = "/gradient_sync";
 };
 

@@ -59,8 +59,14 @@ constexpr ProfileSwitch kSwitches[] = {
      "norm gradients under sequence parallelism: one all-reduce over tp, or one per parameter"},
     {"tied_embedding", "first_and_last_stage",
      "the gradient of a tied table is reduced between these stages, once per step"},
+    {"bucket_size", "N default",
+     "overlapped: elements at which a bucket closes; default: max(40,000,000, 1,000,000 x dp)"},
     {"bucket_multiple", "N",
      "a sharded optimizer pads its buckets to a multiple of N elements and of the ranks"},
+    {"parameter_multiple", "N",
+     "a sharded optimizer lets every parameter begin at a multiple of N elements in its bucket"},
+    {"expert_parameters", "one_by_one grouped",
+     "order of the parameters of a rank's experts: expert by expert, or all first linears first"},
     {"context_parallel", "p2p all_gather a2a",
      "over cp, keys and values go round in a ring (not predicted), are gathered, or heads are "
      "exchanged for tokens"},
@@ -84,6 +90,7 @@ constexpr ProfileSwitch kSwitches[] = {
     {"expert_bias", "counted none",
      "a router that is balanced by a bias adds up the tokens of all ranks once per step"},
     {"p2p", "batched single", "a send and a receive that belong together are one launch, or two"},
+    {"interleaved_p2p", "batched single", "the same of the interleaved schedule"},
 };
 
 // Megatron-LM, megatron/core, 0.10 and newer.
@@ -117,8 +124,13 @@ constexpr ProfileSetting kMegatron[] = {
      "distributed/finalize_model_grads.py, _allreduce_layernorm_grads: one call over tp"},
     {"tied_embedding", "first_and_last_stage",
      "distributed/finalize_model_grads.py, _allreduce_word_embedding_grads: once per step"},
+    {"bucket_size", "default", "distributed/distributed_data_parallel.py: bucket_size"},
     {"bucket_multiple", "128",
      "distributed/param_and_grad_buffer.py, _pad_end_of_bucket_if_needed"},
+    {"parameter_multiple", "64",
+     "distributed/param_and_grad_buffer.py, _pad_start_of_param_if_needed"},
+    {"expert_parameters", "one_by_one",
+     "transformer/moe/experts.py: SequentialMLP, unless moe_grouped_gemm"},
     {"context_parallel", "p2p",
      "training/arguments.py, cp_comm_type; Transformer Engine "
      "attention/dot_product_attention/context_parallel.py"},
@@ -128,7 +140,9 @@ constexpr ProfileSetting kMegatron[] = {
      "transformer/multi_latent_attention.py: linear_q_down_proj, linear_kv_down_proj"},
     {"cross_entropy", "unfused", "tensor_parallel/cross_entropy.py, _VocabParallelCrossEntropy"},
     {"batch_broadcast", "tp", "training/utils.py, get_batch_on_this_tp_rank"},
-    {"attention_mask", "none", "training/utils.py: only if the data loader makes a mask"},
+    {"attention_mask", "broadcast",
+     "training/arguments.py: the data loader makes one unless "
+     "--no-create-attention-mask-in-dataloader"},
     {"moe_counts", "all_gather",
      "transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: over ep x etp"},
     {"moe_probs", "all_to_all",
@@ -144,6 +158,8 @@ constexpr ProfileSetting kMegatron[] = {
     {"expert_bias", "counted",
      "distributed/finalize_model_grads.py, _update_router_expert_bias: over tp x dp x cp"},
     {"p2p", "batched", "pipeline_parallel/p2p_communication.py, batch_p2p_comm"},
+    {"interleaved_p2p", "single",
+     "training/arguments.py: overlap_p2p_comm is on unless --no-overlap-p2p-communication"},
 };
 
 constexpr ProfileDef kProfiles[] = {

@@ -216,17 +216,38 @@ int64_t Mesh::group_count(const Family& family) const {
   return world_ / size(family.atoms);
 }
 
+namespace {
+
+// Axes that tile a set of atoms, those of one factorisation (and their parts) before the other's;
+// takes from `rest` what they cover.
+std::vector<bool> tiles(const std::vector<Axis>& axes, bool expert_first, AtomSet& rest) {
+  std::vector<bool> taken(axes.size());
+  for (const bool expert : {expert_first, !expert_first})
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const AtomSet atoms = axes[i].atoms;
+      if (axes[i].expert != expert || atoms == 0 || (atoms & rest) != atoms) continue;
+      taken[i] = true;
+      rest &= ~atoms;
+    }
+  return taken;
+}
+
+}  // namespace
+
 Family Mesh::family_of(AtomSet set) const {
   for (const Axis& a : axes_)
     if (a.atoms == set) return {a.name, {a.name}, set, {}};
-  // Tile it: dense axes and parts first, then expert ones; leftovers are named by their atom.
+  // Tile it with the dense axes first; if that leaves atoms over, with the expert ones first (ep that
+  // reaches over tp). What neither covers is named by its atom.
   Family family{"", {}, set, {}};
-  AtomSet rest = set;
-  for (const Axis& a : axes_)
-    if (a.atoms != 0 && (a.atoms & rest) == a.atoms) {
-      family.axes.push_back(a.name);
-      rest &= ~a.atoms;
-    }
+  AtomSet rest = set, other = set;
+  std::vector<bool> taken = tiles(axes_, false, rest);
+  if (const auto expert_first = tiles(axes_, true, other); rest && !other) {
+    taken = expert_first;
+    rest = 0;
+  }
+  for (size_t i = 0; i < axes_.size(); ++i)
+    if (taken[i]) family.axes.push_back(axes_[i].name);
   for (size_t i = 0; i < atoms_.size(); ++i)
     if (contains(rest, AtomIndex(i))) family.axes.push_back(fmt::format("atom{}", i));
   for (const std::string& name : family.axes)

@@ -108,8 +108,8 @@ class Mesh {
   int64_t group_size(const Family& family) const;
   int64_t group_count(const Family& family) const;
 
-  // The family of an atom set: named after the axis with exactly these atoms (dense before expert
-  // before parts), else after the axes that tile it, joined by '-'.
+  // The family of an atom set: named after the axis with exactly these atoms (dense before parts
+  // before expert), else after the axes that tile it, joined by '-': "dp-tp", "pp-ep".
   Family family_of(AtomSet set) const;
 
   // The product of consecutive atoms is one rank stride only if they are adjacent: stride between

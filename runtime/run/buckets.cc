@@ -1,6 +1,7 @@
 #include "runtime/run/buckets.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -19,6 +20,13 @@ Count limit(const GradientSyncDecl& sync, int stage, size_t closed) {
   return !ddp ? static_cast<Count>(INT64_MAX) : closed == 0 ? Count{1} << 20 : Count{25} << 20;
 }
 
+void append(GradientBucket& bucket, size_t i, const Leaf& leaf) {
+  const auto size = static_cast<int64_t>(elements(leaf.shape));
+  bucket.leaves.push_back(i);
+  bucket.pieces.push_back({i, {0, size}, static_cast<int64_t>(bucket.elements)});
+  bucket.elements += static_cast<Count>(size);
+}
+
 // A bucket closes when it has reached its limit, one open bucket per kind of gradient.
 std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
                                               const std::vector<Leaf>& leaves,
@@ -31,8 +39,7 @@ std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
     const Leaf& leaf = leaves[i];
     const Kind kind{leaf.data, leaf.dtype, leaf.stored, sync.tied_alone && leaf.tied};
     GradientBucket& bucket = open[kind];
-    bucket.leaves.push_back(i);
-    bucket.elements += elements(leaf.shape);
+    append(bucket, i, leaf);
     bucket.ready = leaf.ready;
     if (bucket.elements * size_of(leaf.dtype) < limit(sync, leaf.stage, closed[kind])) continue;
     ++closed[kind];
@@ -61,9 +68,8 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
       auto same = std::find_if(
           buckets.begin() + static_cast<long>(before), buckets.end(),
           [&](const GradientBucket& b) { return leaves[b.leaves[0]].data == leaves[i].data; });
-      if (same == buckets.end()) same = buckets.insert(same, {{}, 0, true, when});
-      same->leaves.push_back(i);
-      same->elements += elements(leaves[i].shape);
+      if (same == buckets.end()) same = buckets.insert(same, {{}, {}, 0, true, when});
+      append(*same, i, leaves[i]);
     }
     buffer.clear();
   };
@@ -84,7 +90,88 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
   return buckets;
 }
 
+// The pieces of one of the framework's parameters, one behind the other.
+void append(GradientBucket& bucket, const RegisteredDecl& parameter, int64_t multiple,
+            const std::vector<size_t>& members, const std::vector<Leaf>& leaves) {
+  int64_t end = (static_cast<int64_t>(bucket.elements) + multiple - 1) / multiple * multiple;
+  for (const size_t i : members) {
+    const int64_t size = static_cast<int64_t>(elements(leaves[i].shape)) / parameter.parts;
+    const int64_t begin = parameter.part * size;
+    bucket.pieces.push_back({i, {begin, begin + size}, end});
+    end += size;
+    if (std::count(bucket.leaves.begin(), bucket.leaves.end(), i) == 0) bucket.leaves.push_back(i);
+    if (!bucket.ready.valid() || leaves[i].ready < bucket.ready) bucket.ready = leaves[i].ready;
+  }
+  bucket.elements = static_cast<Count>(end);
+}
+
 }  // namespace
+
+GradientBucket whole_leaves(const std::vector<size_t>& taken, const std::vector<Leaf>& leaves) {
+  GradientBucket bucket;
+  for (const size_t i : taken) append(bucket, i, leaves[i]);
+  return bucket;
+}
+
+std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
+                                                  const std::vector<Leaf>& leaves,
+                                                  const std::vector<size_t>& taken, int stage) {
+  const GradientSyncDecl& sync = graph.sync;
+  std::map<std::string, size_t> of_name;
+  for (const size_t i : taken) of_name[graph.value(leaves[i].parameter).name] = i;
+  using Buffer = std::vector<GradientBucket>;  // the last one is open unless closed
+  std::map<std::tuple<AtomSet, DType, DType>, Buffer> buffers;
+  std::vector<RegisteredDecl> order(sync.registered.rbegin(), sync.registered.rend());
+  std::map<std::string, size_t> rest = of_name;
+  for (const RegisteredDecl& parameter : order)
+    if (parameter.stage == stage)
+      for (const std::string& name : parameter.members) rest.erase(name);
+  for (const auto& [name, i] : rest) order.push_back({{name}, stage, 0, 1});
+  for (const RegisteredDecl& parameter : order) {
+    std::vector<size_t> members;
+    for (const std::string& name : parameter.members)
+      if (parameter.stage == stage && of_name.count(name)) members.push_back(of_name.at(name));
+    if (members.empty()) continue;
+    const Leaf& leaf = leaves[members[0]];
+    const bool alone = sync.tied_alone && leaf.tied;
+    Buffer& buffer = buffers[{leaf.data, leaf.dtype, leaf.stored}];
+    if (buffer.empty() || buffer.back().closed || alone) buffer.emplace_back();
+    GradientBucket& bucket = buffer.back();
+    append(bucket, parameter, sync.parameter_multiple, members, leaves);
+    const bool limited = sync.bucket_bytes && !(sync.first_stage_only && stage > 0);
+    bucket.closed = alone || (limited && bucket.elements * size_of(leaf.dtype) >=
+                                             static_cast<Count>(*sync.bucket_bytes));
+  }
+  std::vector<GradientBucket> dense, expert;
+  AtomSet shared = 0;
+  for (const size_t i : taken)
+    if (!graph.value(leaves[i].parameter).expert) shared = leaves[i].data;
+  for (auto& [kind, buffer] : buffers)
+    for (GradientBucket& bucket : buffer)
+      (std::get<0>(kind) == shared ? dense : expert).push_back(std::move(bucket));
+  dense.insert(dense.end(), expert.begin(), expert.end());
+  return dense;
+}
+
+Tensor packed(const GradientBucket& bucket, int64_t size, const OfLeaf& of) {
+  const DType dtype = of(bucket.pieces[0].leaf).dtype();
+  Tensor flat({size}, dtype);
+  std::byte* to = flat.writable_bytes();
+  const auto each = static_cast<int64_t>(size_of(dtype));
+  for (const Piece& p : bucket.pieces)
+    if (p.of.end > p.of.begin)
+      std::memcpy(to + p.at * each, of(p.leaf).bytes() + p.of.begin * each,
+                  static_cast<size_t>((p.of.end - p.of.begin) * each));
+  return flat;
+}
+
+void unpack(const Tensor& flat, const GradientBucket& bucket, const OfLeaf& of) {
+  const auto each = static_cast<int64_t>(size_of(flat.dtype()));
+  for (const Piece& p : bucket.pieces)
+    if (p.of.end > p.of.begin)
+      std::memcpy(of(p.leaf).writable_bytes() + p.of.begin * each, flat.bytes() + p.at * each,
+                  static_cast<size_t>((p.of.end - p.of.begin) * each));
+}
 
 std::vector<GradientBucket> buckets_of(const GradientSyncDecl& sync,
                                        const std::vector<Leaf>& leaves, std::vector<size_t> taken,

@@ -28,10 +28,10 @@ void GradientSync::step() {
     Tensor& local = parameters_.local(p);
     if (!gradient.owned.empty()) {  // the others' parts come with the gather
       Tensor kept = zeros_like(change);
-      const Stretch& s = gradient.owned[0];
       const Tensor flat = change.reshaped({change.size()});
       Tensor out = kept.reshaped({change.size()});
-      paste(out, slice(flat, 0, s.begin, s.end - s.begin), 0, s.begin);
+      for (const Stretch& s : gradient.owned)
+        paste(out, slice(flat, 0, s.begin, s.end - s.begin), 0, s.begin);
       change = out.reshaped(change.shape());
     }
     local = add(local, resized(change, local.shape()));
@@ -45,7 +45,7 @@ void GradientSync::gather_updates() {
   if (graph_.sync.update_alignment > 0) return gather_updates_at_once();
   for (const Bucket& b : buckets_) {
     const int64_t n = graph_.mesh.size(leaves_[b.leaves[0]].data);
-    gather_updates(b.leaves, part_of(b, n));
+    gather_updates(b, part_of(b, n));
   }
 }
 
@@ -66,30 +66,28 @@ void GradientSync::gather_updates_at_once() {
       same->push_back(i);
   }
   for (const auto& group : groups) {
-    int64_t size = 0;
-    for (const size_t i : group) size += static_cast<int64_t>(elements(leaves_[i].shape));
+    const Bucket all = whole_leaves(group, leaves_);
+    const auto size = static_cast<int64_t>(all.elements);
     const int64_t block = graph_.mesh.size(leaves_[group[0]].data) * graph_.sync.update_alignment;
-    gather_updates(group, (size + block - 1) / block * graph_.sync.update_alignment);
+    gather_updates(all, (size + block - 1) / block * graph_.sync.update_alignment);
   }
 }
 
-void GradientSync::gather_updates(const std::vector<size_t>& leaves, int64_t part) {
-  const Leaf& first = leaves_[leaves[0]];
-  const int64_t n = graph_.mesh.size(first.data);
-  std::vector<Tensor> now;
-  std::vector<const Tensor*> views;
-  std::vector<Tensor*> back;
-  for (const size_t i : leaves)
-    now.push_back(resized(parameters_.local(leaves_[i].parameter), leaves_[i].shape));
-  for (const Tensor& t : now) views.push_back(&t);
-  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), first.data);
-  const Tensor all = exchange_.all_gather(slice(flattened(views, part * n), 0, mine * part, part),
-                                          family_of(leaves, first.data), tag_for("step", leaves));
-  for (Tensor& t : now) back.push_back(&t);
-  unflatten(all, back);
-  for (size_t k = 0; k < now.size(); ++k) {
-    Tensor& local = parameters_.local(leaves_[leaves[k]].parameter);
-    local = resized(now[k], local.shape());
+void GradientSync::gather_updates(const Bucket& bucket, int64_t part) {
+  const AtomSet data = leaves_[bucket.leaves[0]].data;
+  const int64_t n = graph_.mesh.size(data);
+  std::map<size_t, Tensor> now;
+  for (const size_t i : bucket.leaves)
+    now[i] = resized(parameters_.local(leaves_[i].parameter), leaves_[i].shape);
+  const auto of = [&](size_t i) -> Tensor& { return now.at(i); };
+  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data);
+  const Tensor all =
+      exchange_.all_gather(slice(packed(bucket, part * n, of), 0, mine * part, part),
+                           family_of(bucket.leaves, data), tag_for("step", bucket.leaves));
+  unpack(all, bucket, of);
+  for (const auto& [i, updated] : now) {
+    Tensor& local = parameters_.local(leaves_[i].parameter);
+    local = resized(updated, local.shape());
   }
 }
 

@@ -148,7 +148,11 @@ void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
     return std::tuple(leaves_[a].parameter, leaves_[a].stage) <
            std::tuple(leaves_[b].parameter, leaves_[b].stage);
   });
-  if (!graph_.sync.parameter_order && !graph_.sync.close_before)
+  if (!graph_.sync.registered.empty())
+    std::stable_sort(buckets_.begin(), buckets_.end(), [&](const Bucket& a, const Bucket& b) {
+      return leaves_[a.leaves[0]].stage < leaves_[b.leaves[0]].stage;
+    });
+  else if (!graph_.sync.parameter_order && !graph_.sync.close_before)
     std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
       return std::tuple(!a.closed, -a.ready.value) < std::tuple(!b.closed, -b.ready.value);
     });
@@ -180,7 +184,10 @@ void GradientSync::plan_stage(int stage, const std::vector<OpId>& running) {
   const SyncKind kind = graph_.sync.kind;
   if (kind == SyncKind::none || kind == SyncKind::per_parameter || kind == SyncKind::fsdp) return;
   if (running.empty()) return;  // the whole stage is frozen, or the loss does not depend on it
-  for (Bucket& b : buckets_of(graph_.sync, leaves_, std::move(to_reduce), running.back()))
+  const bool registered = !graph_.sync.registered.empty();
+  for (Bucket& b : registered
+                       ? buckets_of_registered(graph_, leaves_, to_reduce, stage)
+                       : buckets_of(graph_.sync, leaves_, std::move(to_reduce), running.back()))
     buckets_.push_back(std::move(b));
 }
 
@@ -219,18 +226,24 @@ void GradientSync::reduce(const Bucket& bucket) {
   if (graph_.sync.kind == SyncKind::zero3) return scatter_rows(bucket.leaves);
   if (graph_.sync.kind != SyncKind::bucketed && !graph_.sync.whole_gradients)
     return reduce_scatter(bucket);
-  std::vector<const Tensor*> fresh;
-  std::vector<Tensor*> back;
-  for (const size_t i : bucket.leaves) fresh.push_back(&leaves_[i].fresh);
+  const auto size = static_cast<int64_t>(bucket.elements);
+  const auto fresh = [&](size_t i) -> Tensor& { return leaves_[i].fresh; };
+  const auto total = [&](size_t i) -> Tensor& { return leaves_[i].total; };
   const AtomSet data = leaves_[bucket.leaves[0]].data;
-  const Tensor sum = exchange_.all_reduce(flattened(fresh), family_of(bucket.leaves, data),
-                                          tag_for("grad_sync", bucket.leaves));
-  for (const size_t i : bucket.leaves) back.push_back(&leaves_[i].fresh);
-  unflatten(sum, back);
-  for (const size_t i : bucket.leaves) {
-    leaves_[i].total = add(leaves_[i].total, leaves_[i].fresh);
-    now_whole(leaves_[i], data);
-  }
+  const Tensor sum =
+      exchange_.all_reduce(packed(bucket, size, fresh), family_of(bucket.leaves, data),
+                           tag_for("grad_sync", bucket.leaves));
+  unpack(add(packed(bucket, size, total), sum), bucket, total);
+  reduced(bucket, data);
+}
+
+// What was not reduced of these gradients is now gone.
+void GradientSync::reduced(const Bucket& bucket, AtomSet atoms) {
+  const auto fresh = [&](size_t i) -> Tensor& { return leaves_[i].fresh; };
+  unpack(zeros_like(packed(bucket, static_cast<int64_t>(bucket.elements), fresh)), bucket, fresh);
+  for (const size_t i : bucket.leaves)
+    for (size_t a = 0; a < graph_.atoms(); ++a)
+      if (contains(atoms, AtomIndex(a))) leaves_[i].after[AtomIndex(a)] = Placement::R();
 }
 
 // One of n equal parts of a bucket, which is padded for it and to the multiple that is stated.
@@ -245,26 +258,25 @@ void GradientSync::reduce_scatter(const Bucket& bucket) {
   const int64_t n = graph_.mesh.size(data);
   const int64_t part = part_of(bucket, n);
   const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data) * part;
-  std::vector<const Tensor*> fresh, totals;
-  std::vector<Tensor*> back;
-  for (const size_t i : bucket.leaves) fresh.push_back(&leaves_[i].fresh);
+  const auto fresh = [&](size_t i) -> Tensor& { return leaves_[i].fresh; };
+  const auto held = [&](size_t i) -> Tensor& { return leaves_[i].total; };
   const Tensor sum =
-      exchange_.reduce_scatter(flattened(fresh, part * n), family_of(bucket.leaves, data),
+      exchange_.reduce_scatter(packed(bucket, part * n, fresh), family_of(bucket.leaves, data),
                                tag_for("grad_sync", bucket.leaves));
-  for (const size_t i : bucket.leaves) totals.push_back(&leaves_[i].total);
-  Tensor total = flattened(totals, part * n);
+  Tensor total = packed(bucket, part * n, held);
   paste(total, add(slice(total, 0, mine, part), sum), 0, mine);
-  for (const size_t i : bucket.leaves) back.push_back(&leaves_[i].total);
-  unflatten(total, back);
-  int64_t at = 0;
-  for (const size_t i : bucket.leaves) {
-    Leaf& leaf = leaves_[i];
-    const int64_t end = at + leaf.total.size();
-    const int64_t from = std::clamp(mine, at, end), to = std::clamp(mine + part, at, end);
-    leaf.owned = {{from - at, to - at}};
-    now_whole(leaf, data);
-    at = end;
+  unpack(total, bucket, held);
+  for (const Piece& piece : bucket.pieces) {
+    std::vector<Stretch>& owned = leaves_[piece.leaf].owned;
+    std::erase_if(owned, [&](const Stretch& s) {
+      return s.begin >= piece.of.begin && s.end <= piece.of.end;
+    });
+    const int64_t end = piece.at + piece.of.end - piece.of.begin;
+    const int64_t from = std::clamp(mine, piece.at, end);
+    const int64_t to = std::clamp(mine + part, piece.at, end);
+    owned.push_back({piece.of.begin + from - piece.at, piece.of.begin + to - piece.at});
   }
+  reduced(bucket, data);
 }
 
 void GradientSync::scatter_unit(const Unit& unit) {
@@ -343,7 +355,9 @@ void GradientSync::reduce_model_axes(const std::vector<size_t>& order) {
   std::map<std::tuple<int, AtomSet, DType>, std::vector<size_t>> groups;
   for (const size_t i : order)
     if (leaves_[i].model && !(graph_.sync.kind == SyncKind::fsdp && leaves_[i].data))
-      groups[{leaves_[i].stage, leaves_[i].model, leaves_[i].dtype}].push_back(i);
+      groups[{graph_.switches.coalesce_model_sync ? 0 : leaves_[i].stage, leaves_[i].model,
+              leaves_[i].dtype}]
+          .push_back(i);
   for (const auto& [key, leaves] : groups) {
     std::vector<std::vector<size_t>> calls;
     for (const size_t i : leaves)

@@ -61,6 +61,7 @@ class GradientSync {
   Family family_of(const std::vector<size_t>& leaves, AtomSet atoms) const;
 
   void now_whole(Leaf& leaf, AtomSet atoms);
+  void reduced(const Bucket& bucket, AtomSet atoms);
   void reduce_alone(size_t leaf);
   void reduce(const Bucket& bucket);
   int64_t part_of(const Bucket& bucket, int64_t n) const;
@@ -77,7 +78,7 @@ class GradientSync {
   Held without_padding(TensorId p, Held held) const;
   void step();
   void gather_updates();
-  void gather_updates(const std::vector<size_t>& leaves, int64_t part);
+  void gather_updates(const Bucket& bucket, int64_t part);
   void gather_updates_at_once();
   void gather_persistent();
 

@@ -149,6 +149,47 @@ const std::vector<Case> kCases{
      [](Plan& p) { p.dp = 4, p.ep = 2, p.zero = 1; },
      {"reduce_bucket_size=2000"}},
     {"deepspeed_mixtral_ep2_zero2", mixtral, [](Plan& p) { p.dp = p.ep = 2, p.zero = 2; }, {}},
+    {"megatron_llama_buckets",
+     llama,
+     [](Plan& p) {
+       p.tp = p.dp = 2, p.sp = true, p.zero = 1;
+       two_microbatches(p);
+     },
+     {"gradient_sync=overlapped", "bucket_size=900"}},
+    {"megatron_llama_buckets_whole",
+     llama,
+     [](Plan& p) { p.dp = 3; },
+     {"gradient_sync=overlapped", "bucket_size=500"}},
+    {"megatron_gpt2_tied_buckets",
+     gpt2,
+     [](Plan& p) {
+       p.tp = p.pp = p.dp = 2, p.zero = 1;
+       two_microbatches(p);
+     },
+     {"gradient_sync=overlapped", "bucket_size=700"}},
+    {"megatron_llama_chunks",
+     [] {
+       Architecture a = llama();
+       a.layers = 4;
+       return a;
+     },
+     [](Plan& p) {
+       p.tp = p.pp = p.vpp = p.dp = 2, p.sp = true, p.zero = 1;
+       two_microbatches(p);
+     },
+     {"gradient_sync=overlapped"}},
+    {"megatron_mixtral_buckets",
+     mixtral,
+     [](Plan& p) { p.dp = 4, p.ep = 2, p.zero = 1; },
+     {"gradient_sync=overlapped", "bucket_size=900"}},
+    {"megatron_mixtral_grouped_buckets",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 4, p.ep = 2;
+       two_microbatches(p);
+     },
+     {"gradient_sync=overlapped", "bucket_size=500", "expert_parameters=grouped"}},
+    {"megatron_mixtral_one_bucket", mixtral, [](Plan& p) { p.dp = 4, p.ep = 2, p.zero = 1; }, {}},
     {"megatron08_llama_tp2_pp2_dp2",
      llama,
      [](Plan& p) {

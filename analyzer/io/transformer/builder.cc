@@ -40,6 +40,7 @@ TensorDecl& ModelBuilder::leaf(const std::string& name, const std::vector<int64_
 std::string ModelBuilder::parameter(const std::string& suffix, const std::vector<int64_t>& shape,
                                     const Placements& placements) {
   const std::string name = module + "." + suffix;
+  made.push_back({model.tensors.size(), module.size(), stage});
   TensorDecl& t = leaf(name, shape, p.dtype, placements);
   t.parameter = t.requires_grad = true;
   return name;
@@ -49,6 +50,12 @@ std::string ModelBuilder::integers(const std::string& name, const std::vector<in
                                    const Placements& placements) {
   leaf(name, shape, DType::i64, placements);
   return name;
+}
+
+void ModelBuilder::read_again(const std::string& name) {
+  for (size_t i = 0; i < made.size(); ++i)
+    if (model.tensors[made[i].tensor].name == name && made[i].stage != stage)
+      return made.push_back({made[i].tensor, made[i].module_size, stage});
 }
 
 std::string ModelBuilder::ids(const std::string& name) {

@@ -37,6 +37,14 @@ class ModelBuilder {
   std::string score_bias;          // added to its scores; "": nothing
   bool rows_stay_partial = false;  // row linears leave the sum over tp to what reads them
 
+  // Parameters as they are made, and again on another stage that reads one.
+  struct Made {
+    size_t tensor = 0;       // of the model
+    size_t module_size = 0;  // letters of its name that are the module's
+    int stage = 0;
+  };
+  std::vector<Made> made;
+
   // Padded as the profile pads.
   int64_t vocabulary() const;
   std::string_view activation() const {
@@ -52,6 +60,8 @@ class ModelBuilder {
                         const Placements& placements = {});
   std::string integers(const std::string& name, const std::vector<int64_t>& shape,
                        const Placements& placements = {});
+  // The parameter `name` is read on the stage at hand as well as where it was made.
+  void read_again(const std::string& name);
   // One integer per token of the microbatch.
   std::string ids(const std::string& name);
 

@@ -39,7 +39,8 @@ void hand_out_flat(ModelBuilder& b) {
   }
 }
 
-// The first stage needs the tokens, the last one the labels; whole samples, cut for cp afterwards.
+// The first stage needs the tokens, the last one the labels, both the mask; whole samples, cut for
+// cp afterwards. Those between read no batch.
 void hand_out_batch(ModelBuilder& b) {
   if (!b.profile.is("batch_broadcast", "tp")) return;
   if (b.a.pretraining_heads || b.a.encoder_layers > 0) return hand_out_flat(b);
@@ -53,7 +54,7 @@ void hand_out_batch(ModelBuilder& b) {
     if (stage == 0) add("tokens", DType::i64, tokens);
     if (stage == last) add("labels", DType::i64, tokens);
     if (stage == last) add("loss_mask", DType::f32, tokens);
-    if (with_mask) add("attention_mask", DType::boolean, mask);
+    if (with_mask && (stage == 0 || stage == last)) add("attention_mask", DType::boolean, mask);
     if (stage == 0) add("position_ids", DType::i64, tokens);
   }
 }

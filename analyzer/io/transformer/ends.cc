@@ -70,6 +70,7 @@ std::string logits_of(ModelBuilder& b, const std::string& n) {
   b.gathered_again(n);
   const std::string w =
       b.a.tied ? b.table : b.parameter("weight", {b.vocabulary(), b.a.hidden}, {{"tp", "S(0)"}});
+  if (b.a.tied) b.read_again(w);
   const std::string logits = b.op("linear", "logits", {n, w});
   if (!b.a.soft_cap) return logits;
   return b.op("tanh", "logits.capped", {logits});  // between two scales

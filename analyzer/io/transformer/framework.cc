@@ -205,6 +205,24 @@ void set_zero(ModelBuilder& b, GradientSyncDecl& sync) {
   name_units(b, own_module);
 }
 
+// Buckets of elements; cp does not count for their size.
+void set_megatron(ModelBuilder& b, GradientSyncDecl& sync) {
+  sync.kind = b.p.zero == 1 ? SyncKind::zero1 : SyncKind::bucketed;
+  sync.every_microbatch = false;
+  sync.overlap = b.profile.is("gradient_sync", "overlapped");
+  sync.tied_alone = b.p.zero > 0;
+  sync.bucket_multiple = b.p.zero > 0 ? b.profile.number("bucket_multiple") : 1;
+  sync.parameter_multiple = b.p.zero > 0 ? b.profile.number("parameter_multiple") : 1;
+  sync.bucket_bytes = INT64_MAX;
+  const int64_t stated = b.profile.number("bucket_size");
+  const int64_t size = stated > 0 ? stated : std::max<int64_t>(40'000'000, 1'000'000 * b.p.dp);
+  if (*sync.overlap)
+    sync.bucket_bytes = size * static_cast<int64_t>(size_of(sync.dtype.value_or(b.p.dtype)));
+  sync.first_bucket_bytes = sync.bucket_bytes;
+  sync.first_stage_only = true;
+  sync.registered = registered_parameters(b, *sync.overlap);
+}
+
 }  // namespace
 
 Plan as_framework_runs(Plan plan, const Architecture& a, const Profile& profile) {
@@ -233,17 +251,7 @@ void set_synchronisation(ModelBuilder& b) {
   if (b.profile.is("gradient_sync", "ddp")) return set_ddp(b, sync);
   if (b.profile.is("gradient_sync", "fsdp")) return set_fsdp(b, sync);
   if (b.profile.is("gradient_sync", "zero")) return set_zero(b, sync);
-  sync.kind = b.p.zero == 1 ? SyncKind::zero1 : SyncKind::bucketed;
-  sync.every_microbatch = false;
-  sync.overlap = b.profile.is("gradient_sync", "overlapped");
-  sync.tied_alone = b.p.zero > 0;
-  sync.bucket_multiple = b.p.zero > 0 ? b.profile.number("bucket_multiple") : 1;
-  sync.bucket_bytes = INT64_MAX;
-  if (*sync.overlap)
-    sync.bucket_bytes = std::max<int64_t>(40'000'000, 1'000'000 * b.p.dp * b.p.cp) *
-                        static_cast<int64_t>(size_of(sync.dtype.value_or(b.p.dtype)));
-  sync.first_bucket_bytes = sync.bucket_bytes;
-  sync.first_stage_only = true;
+  set_megatron(b, sync);
 }
 
 }  // namespace s2t

@@ -1,7 +1,7 @@
 // What a framework makes of a plan: what it decides by itself, what it cannot run, and how it
 // shards and synchronises parameters. All of it follows from the profile's switches.
 //
-// Not known here: ops, and any framework's name.
+// Not known here: ops.
 #pragma once
 
 #include "analyzer/base/diagnostics.h"
@@ -19,5 +19,9 @@ void check_framework(const Architecture& architecture, const Plan& plan, const P
 // Gradient synchronisation, and which parameters are gathered together. Afterwards, when all
 // parameters are known.
 void set_synchronisation(ModelBuilder& b);
+
+// What Megatron registers, in its order. `experts_apart`: each expert of a rank has parameters of its
+// own on the first stage.
+std::vector<RegisteredDecl> registered_parameters(const ModelBuilder& b, bool experts_apart);
 
 }  // namespace s2t

@@ -65,7 +65,8 @@ void set_pipeline(ModelBuilder& b) {
   pipeline.schedule = b.p.vpp > 1 ? "interleaved" : b.p.schedule.empty() ? "1f1b" : b.p.schedule;
   pipeline.chunks = b.p.vpp;
   pipeline.warm_up_all = b.p.vpp > 1 && b.profile.is("pipeline", "megatron-0.8");
-  pipeline.p2p = std::string(b.profile["p2p"]);
+  const bool interleaved = b.p.vpp > 1 && !b.profile["interleaved_p2p"].empty();
+  pipeline.p2p = std::string(b.profile[interleaved ? "interleaved_p2p" : "p2p"]);
   // torch batches what belongs together in 1F1B alone.
   if (b.profile.is("pipeline", "torch") && pipeline.schedule != "1f1b") pipeline.p2p = "single";
   b.model.pipeline = pipeline;

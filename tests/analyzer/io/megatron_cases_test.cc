@@ -308,16 +308,30 @@ TEST(Switch, MovesItsCapacityWhereverTokensGo) {
   EXPECT_THAT(calls(p), Each(Not(HasSubstr("counts"))));
 }
 
-// A replay of an A100 run: 32 layers of attention whose experts are whole on each rank, tp 2 with
-// sequence parallelism, 2 microbatches, 10 steps: 1920 all-gathers and 1280 reduce-scatters of
-// 16,777,216 B, 60 all-reduces of the loss.
-TEST(Replay, OfThirtyTwoAttentionBlocks) {
-  Architecture a = dense(32, 4096, 32);
-  a.experts = Experts{8, 2, 14336};
-  Plan plan = plan_of(2, 2048, true);
-  plan.ep = 2;
-  plan.etp = 1;
-  const Program p = predict(a, plan);
+// A replay of an A100 run, 10 steps of 2 microbatches: 32 layers of attention whose experts are whole
+// on each rank, tp 2 with sequence parallelism: 1920 all-gathers and 1280 reduce-scatters of
+// 16,777,216 B, 60 all-reduces of the loss. Its positions are learned: then the embedding is an
+// all-reduce of whole tokens, and the head, which the replay lists without sequence parallelism,
+// one of its input gradient: 40.
+class Replay : public testing::Test {
+ protected:
+  static constexpr int kMicrobatches = 2 * 10;
+
+  static Program run(bool sequence_parallel) {
+    Architecture a = dense(32, 4096, 32);
+    a.positions = Positions::learned;
+    a.position_rows = 2048;
+    Plan plan = plan_of(2, 2048, sequence_parallel);
+    if (!sequence_parallel) return predict(a, plan);  // Megatron has no experts then
+    a.experts = Experts{8, 2, 14336};
+    plan.ep = 2;
+    plan.etp = 1;
+    return predict(a, plan);
+  }
+};
+
+TEST_F(Replay, OfThirtyTwoAttentionBlocks) {
+  const Program p = run(true);
   int gathers = 0, scatters = 0;
   for (int layer = 0; layer < 32; ++layer)
     for (const Phase phase : {Phase::forward, Phase::backward})
@@ -325,9 +339,23 @@ TEST(Replay, OfThirtyTwoAttentionBlocks) {
         if (what == "tp all_gather 8388608>16777216") gathers += n;
         if (what == "tp reduce_scatter 16777216>8388608") scatters += n;
       }
-  EXPECT_EQ(gathers * 2 * 10, 1920);
-  EXPECT_EQ(scatters * 2 * 10, 1280);
-  EXPECT_EQ(of(p, Phase::forward, "loss"), (Counts{{"tp all_reduce 8192>8192", 3}}));  // 60
+  EXPECT_EQ(gathers * kMicrobatches, 1920);
+  EXPECT_EQ(scatters * kMicrobatches, 1280);
+  const Counts loss{{"tp all_reduce 8192>8192", 3}};
+  EXPECT_EQ(of(p, Phase::forward, "loss"), loss);
+  EXPECT_EQ(3 * kMicrobatches, 60);
+}
+
+TEST_F(Replay, OfTheEmbeddingAndTheHead) {
+  const std::string whole = "tp all_reduce 16777216>16777216";
+  const Counts once{{whole, 1}};
+  EXPECT_EQ(of(run(true), Phase::forward, "embed"), once);
+  const Program p = run(false);
+  EXPECT_EQ(of(p, Phase::forward, "embed"), once);
+  EXPECT_EQ(of(p, Phase::backward, "embed"), Counts{});
+  EXPECT_EQ(of(p, Phase::forward, "head"), Counts{});
+  EXPECT_EQ(of(p, Phase::backward, "head"), once);
+  EXPECT_EQ((1 + 1) * kMicrobatches, 40);
 }
 
 // --- gradients and the step ----------------------------------------------------------------------
@@ -349,43 +377,6 @@ TEST(Zero, StageOneMovesWhatAnAllReduceMoves) {
   EXPECT_EQ(wire_elements(predict(a, plan)), expected);
 }
 
-// max(40e6, 1e6 x dp) elements, if reductions overlap the backward.
-TEST(MegatronBuckets, CloseWhenTheyReachForty) {
-  Plan plan = plan_of(1, 128, false);
-  plan.dp = 16;
-  const auto limit = [&](const std::vector<std::string>& changes) {
-    return *model_of(dense(1, 64, 4), plan, changes).gradient_sync.bucket_bytes / 4;
-  };
-  EXPECT_EQ(limit({"gradient_sync=overlapped"}), 40'000'000);
-  plan.dp = 128;
-  EXPECT_EQ(limit({"gradient_sync=overlapped"}), 128'000'000);
-  plan.dp = 16;
-  const Architecture a = dense(4, 2048, 16);  // 50,331,648 elements in the MLP of a layer
-  EXPECT_EQ(after(predict(a, plan)).size(), 1u);
-  const Program p = predict(a, plan, {"gradient_sync=overlapped"});
-  std::vector<Count> buckets;
-  for (const Segment::Item& item : p.stages.at(0).backward.items)
-    if (item.event.phase == Phase::grad_sync) {
-      EXPECT_EQ(item.when, Segment::When::last);
-      buckets.push_back(item.event.volume.elements);
-    }
-  ASSERT_GT(buckets.size(), 3u);
-  for (size_t i = 0; i + 1 < buckets.size(); ++i) EXPECT_GE(buckets[i], 40'000'000u);
-}
-
-TEST(MegatronBuckets, OnLaterStagesAreOne) {
-  Plan plan = plan_of(1, 128, false);
-  plan.dp = plan.pp = 2;
-  const Program p = predict(dense(4, 2048, 16), plan, {"gradient_sync=overlapped"});
-  const auto reductions = [&](size_t stage) {
-    return std::count_if(
-        p.stages.at(stage).backward.items.begin(), p.stages.at(stage).backward.items.end(),
-        [](const Segment::Item& item) { return item.event.phase == Phase::grad_sync; });
-  };
-  EXPECT_GT(reductions(0), 1);
-  EXPECT_EQ(reductions(1), 1);
-}
-
 TEST(MegatronStep, ASharedTableHasABucketOfItsOwnUnderAShardedOptimizer) {
   Plan plan = plan_of(1, 128, false);
   plan.pp = plan.dp = 2;
@@ -396,28 +387,18 @@ TEST(MegatronStep, ASharedTableHasABucketOfItsOwnUnderAShardedOptimizer) {
   EXPECT_THAT(lines, Contains(fmt::format("embd all_reduce {0}>{0}", 51200 * 64 * 4)));
 }
 
-TEST(MegatronStep, PadsBucketsForTheRanksThatShareThem) {
-  Architecture a = dense(1, 64, 4);
-  a.ffn = 129;
-  Plan plan = plan_of(1, 128, false);
-  plan.dp = 3;
-  plan.zero = 1;
-  const Count n = parameter_count(a), padded = (n + 383) / 384 * 384;
-  ASSERT_NE(n, padded);
-  EXPECT_THAT(after(predict(a, plan)),
-              Contains(fmt::format("dp reduce_scatter {}>{}", 4 * padded, 4 * padded / 3)));
-}
-
 TEST(MegatronStep, HandsOutTheBatchAndAgreesOnScalars) {
   Plan plan = plan_of(2, 16, true);
   plan.pp = plan.dp = 2;
   plan.micro_batch = 3;
   EXPECT_THAT(
       calls(predict(dense(2, 64, 4), plan)),
-      ElementsAre("batch.tokens tp broadcast 384>384", "batch.position_ids tp broadcast 384>384",
-                  "batch.labels tp broadcast 384>384", "batch.loss_mask tp broadcast 192>192",
-                  "grad_norm pp-tp all_reduce 4>4", "step_succeeded pp-tp all_reduce 4>4",
-                  "grad_norm.max pp-tp all_reduce 4>4", "loss.logged dp all_reduce 8>8"));
+      ElementsAre("batch.tokens tp broadcast 384>384", "batch.attention_mask tp broadcast 768>768",
+                  "batch.position_ids tp broadcast 384>384", "batch.labels tp broadcast 384>384",
+                  "batch.loss_mask tp broadcast 192>192",
+                  "batch.attention_mask tp broadcast 768>768", "grad_norm pp-tp all_reduce 4>4",
+                  "step_succeeded pp-tp all_reduce 4>4", "grad_norm.max pp-tp all_reduce 4>4",
+                  "loss.logged dp all_reduce 8>8"));
   plan.dtype = DType::f16;
   plan.zero = 1;
   EXPECT_THAT(calls(predict(dense(2, 64, 4), plan)), Contains("found_inf pp-dp-tp all_reduce 4>4"));
@@ -427,11 +408,18 @@ TEST(MegatronStep, HandsOutTheBatchAndAgreesOnScalars) {
               IsEmpty());
 }
 
-TEST(MegatronStep, HandsOutAMaskIfThereIsOne) {
+// pretrain_gpt.py, get_batch: stages between the first and the last read none.
+TEST(MegatronStep, HandsOutAMaskToTheEndsOfThePipelineUnlessToldOtherwise) {
+  const std::string mask = "batch.attention_mask tp broadcast 256>256";
+  const auto masks = [&](const Plan& plan, const std::vector<std::string>& changes = {}) {
+    const auto lines = calls(predict(dense(3, 64, 4), plan, changes));
+    return std::count(lines.begin(), lines.end(), mask);
+  };
   Plan plan = plan_of(2, 16, false);
+  EXPECT_EQ(masks(plan), 1);
+  EXPECT_EQ(masks(plan, {"attention_mask=none"}), 0);
   plan.pp = 3;
-  const auto lines = calls(predict(dense(3, 64, 4), plan, {"attention_mask=broadcast"}));
-  EXPECT_EQ(std::count(lines.begin(), lines.end(), "batch.attention_mask tp broadcast 256>256"), 3);
+  EXPECT_EQ(masks(plan), 2);
 }
 
 // --- mistakes that are known of other tools ------------------------------------------------------

@@ -183,7 +183,7 @@ TEST(MegatronStep, StatedStagesHoldTheirLayers) {
   EXPECT_EQ(p.mesh.world(), 16384);
   EXPECT_EQ(p.microbatches, 16);
   EXPECT_EQ(p.stages.at(0).forward.items.size(),
-            4u * 7 + 1 + 2);  // and the embedding, tokens and positions
+            4u * 7 + 1 + 3);  // and the embedding, tokens, mask and positions
   EXPECT_EQ(p.stages.at(7).forward.items.size(), 4u * 8);
 }
 

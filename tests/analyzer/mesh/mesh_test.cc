@@ -204,6 +204,16 @@ TEST(Mesh, AFamilyIsNamedAfterTheAxesThatTileIt) {
   EXPECT_EQ(mesh.stride(family(mesh, {"pp", "tp"})), std::nullopt);
 }
 
+// DeepSeek-V3 with tp 2, ep 8, expert tp 1: ep reaches over tp and beyond it.
+TEST(Mesh, AFamilyThatDenseAxesCannotTileIsNamedAfterExpertAxes) {
+  const Mesh mesh({axis("pp", 4), axis("dp", 8), axis("tp", 2)},
+                  {axis("pp", 4), axis("edp", 2), axis("ep", 8)});
+  EXPECT_EQ(family(mesh, {"pp", "ep"}).name, "pp-ep");
+  EXPECT_EQ(family(mesh, {"edp", "ep"}).name, "dp-tp");  // the same ranks
+  EXPECT_EQ(family(mesh, {"pp", "tp"}).name, "pp-tp");
+  EXPECT_EQ(family(mesh, {"pp", "edp"}).name, "pp-edp");
+}
+
 TEST(Mesh, AFamilyMayHoldOnlySomeCoordinates) {
   const Mesh mesh({axis("pp", 4), axis("tp", 2)}, {});
   Family embd = family(mesh, {"pp"});

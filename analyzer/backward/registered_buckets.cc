@@ -1,0 +1,95 @@
+// Buckets as Megatron fills them: distributed/param_and_grad_buffer.py, _ParamAndGradBuffer.__init__.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analyzer/backward/buckets.h"
+
+namespace s2t {
+namespace {
+
+class Filling {
+ public:
+  Filling(const Graph& graph, const std::vector<GradientLeaf>& leaves)
+      : graph_(graph), decl_(graph.sync) {
+    for (const GradientLeaf& leaf : leaves) {
+      if (!leaf.data) continue;
+      leaves_[{leaf.stage, graph.value(leaf.parameter).name}] = {&leaf};
+      if (!graph.value(leaf.parameter).expert) dense_ = leaf.data;
+    }
+  }
+
+  std::vector<Bucket> fill() {
+    for (auto r = decl_.registered.rbegin(); r != decl_.registered.rend(); ++r) take(*r);
+    for (const auto& [key, found] : leaves_)  // what nobody registers comes last
+      if (!found.taken) take({{key.second}, key.first, 0, 1});
+    std::stable_sort(buckets_.begin(), buckets_.end(), [&](const Bucket& a, const Bucket& b) {
+      return std::tuple(a.leaves[0].stage, expert(a)) < std::tuple(b.leaves[0].stage, expert(b));
+    });
+    return std::move(buckets_);
+  }
+
+ private:
+  struct Found {
+    const GradientLeaf* leaf = nullptr;
+    bool taken = false;
+  };
+  // Gradients of one kind fill one buffer; a table of two stages has buckets of its own.
+  using Kind = std::tuple<int, AtomSet, DType, DType, bool>;
+
+  // With ranks of their own: without expert parallelism they are like others.
+  bool expert(const Bucket& b) const {
+    return graph_.value(b.leaves[0].parameter).expert && b.leaves[0].data != dense_;
+  }
+
+  void take(const RegisteredDecl& registered) {
+    std::vector<const GradientLeaf*> leaves;
+    for (const std::string& name : registered.members)
+      if (const auto it = leaves_.find({registered.stage, name}); it != leaves_.end()) {
+        it->second.taken = true;
+        leaves.push_back(it->second.leaf);
+      }
+    if (leaves.empty()) return;  // frozen
+    const GradientLeaf& first = *leaves[0];
+    const Kind kind{first.stage, first.data, first.dtype, first.stored,
+                    decl_.tied_alone && first.tied};
+    const auto [open, fresh] = open_.emplace(kind, buckets_.size());
+    if (fresh) buckets_.emplace_back();
+    add(buckets_[open->second], leaves, static_cast<Count>(registered.parts));
+    if (full(buckets_[open->second])) open_.erase(open);
+  }
+
+  void add(Bucket& bucket, const std::vector<const GradientLeaf*>& leaves, Count parts) const {
+    const auto multiple = static_cast<Count>(decl_.parameter_multiple);
+    bucket.elements = ceil_div(bucket.elements, multiple) * multiple;
+    for (const GradientLeaf* leaf : leaves) {
+      bucket.elements = checked_add(bucket.elements, elements(leaf->local) / parts);
+      if (!bucket.sent.valid() || leaf->ready < bucket.sent) bucket.sent = leaf->ready;
+      if (std::none_of(bucket.leaves.begin(), bucket.leaves.end(),
+                       [&](const GradientLeaf& l) { return l.parameter == leaf->parameter; }))
+        bucket.leaves.push_back(*leaf);
+    }
+  }
+
+  bool full(const Bucket& bucket) const {
+    const GradientLeaf& leaf = bucket.leaves[0];
+    if (!decl_.bucket_bytes || (decl_.first_stage_only && leaf.stage > 0)) return false;
+    return bucket.elements * size_of(leaf.dtype) >= static_cast<Count>(*decl_.bucket_bytes);
+  }
+
+  const Graph& graph_;
+  const GradientSyncDecl& decl_;
+  std::map<std::pair<int, std::string>, Found> leaves_;
+  AtomSet dense_ = 0;
+  std::map<Kind, size_t> open_;
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace
+
+std::vector<Bucket> cut_into_buckets(const Graph& graph, const std::vector<GradientLeaf>& leaves) {
+  if (graph.sync.registered.empty()) return cut_into_buckets(graph.sync, leaves);
+  return Filling(graph, leaves).fill();
+}
+
+}  // namespace s2t

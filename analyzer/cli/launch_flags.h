@@ -1,0 +1,166 @@
+// Flags of Megatron's training scripts (training/arguments.py) by what they mean here.
+// Included by launch_table.cc alone.
+#pragma once
+
+#include <string_view>
+
+#include "analyzer/io/architecture.h"
+
+namespace s2t {
+
+// A flag that stands for an option with a value of ours.
+struct LaunchMeaning {
+  std::string_view flag, option, value;
+};
+inline constexpr LaunchMeaning kMeanings[] = {
+    {"--bf16", "--dtype", "bf16"},
+    {"--fp16", "--dtype", "f16"},
+    {"--grad-reduce-in-bf16", "--grad-dtype", "bf16"},
+    {"--accumulate-allreduce-grads-in-fp32", "--grad-dtype", "f32"},
+    {"--use-distributed-optimizer", "--zero", "1"},
+    {"--recompute-activations", "--recompute", "selective"},
+    {"--checkpoint-activations", "--recompute", "full"},
+    {"--use-tp-pp-dp-mapping", "--order", "tp-cp-ep-pp-dp"},
+};
+
+// A flag that changes a switch to `value`, or to its own; in rows with `own` only if that is its
+// value.
+struct LaunchChange {
+  std::string_view flag, name, value, own = "";
+};
+inline constexpr LaunchChange kChanges[] = {
+    {"--make-vocab-size-divisible-by", "vocabulary_padding", ""},
+    {"--overlap-grad-reduce", "gradient_sync", "overlapped"},
+    {"--ddp-bucket-size", "bucket_size", ""},
+    {"--ddp-pad-buckets-for-high-nccl-busbw", "bucket_multiple", "65536"},
+    {"--cross-entropy-loss-fusion", "cross_entropy", "fused"},
+    {"--no-create-attention-mask-in-dataloader", "attention_mask", "none"},
+    {"--no-overlap-p2p-communication", "interleaved_p2p", "batched"},
+    {"--moe-grouped-gemm", "expert_parameters", "grouped"},
+    {"--cp-comm-type", "context_parallel", "p2p", "p2p"},
+    {"--cp-comm-type", "context_parallel", "a2a", "a2a"},
+    {"--cp-comm-type", "context_parallel", "all_gather", "allgather"},
+    {"--clip-grad", "grad_norm", "none", "0"},
+    {"--clip-grad", "grad_norm", "none", "0.0"},
+};
+
+// What a flag states of the model's shape, and what the config says.
+struct LaunchShape {
+  std::string_view flag;
+  int64_t (*of)(const Architecture&);
+};
+inline constexpr LaunchShape kShapes[] = {
+    {"--num-layers", [](const Architecture& a) { return a.layers; }},
+    {"--hidden-size", [](const Architecture& a) { return a.hidden; }},
+    {"--ffn-hidden-size", [](const Architecture& a) { return a.ffn; }},
+    {"--num-attention-heads", [](const Architecture& a) { return a.heads; }},
+    {"--num-query-groups", [](const Architecture& a) { return a.kv_heads; }},
+    {"--kv-channels", [](const Architecture& a) { return a.head_dim; }},
+    {"--vocab-size", [](const Architecture& a) { return a.vocab; }},
+    {"--num-experts", [](const Architecture& a) { return a.experts ? a.experts->experts : 0; }},
+    {"--moe-router-topk", [](const Architecture& a) { return a.experts ? a.experts->top_k : 0; }},
+    {"--moe-ffn-hidden-size", [](const Architecture& a) { return a.experts ? a.experts->ffn : 0; }},
+    {"--moe-shared-expert-intermediate-size",
+     [](const Architecture& a) { return a.experts ? a.experts->shared_ffn : 0; }},
+};
+
+// Parts that a flag, or one value of it, says the model has.
+struct LaunchPart {
+  std::string_view flag;
+  bool (*present)(const Architecture&);
+  std::string_view what;
+  std::string_view own = "";
+};
+inline constexpr LaunchPart kParts[] = {
+    {"--swiglu", [](const Architecture& a) { return a.gated; }, "gated feed-forward layers"},
+    {"--untie-embeddings-and-output-weights", [](const Architecture& a) { return !a.tied; },
+     "an output layer of its own"},
+    {"--multi-latent-attention", [](const Architecture& a) { return a.latent.has_value(); },
+     "multi-head latent attention"},
+    {"--disable-bias-linear", [](const Architecture& a) { return !a.mlp_bias && !a.out_bias; },
+     "linears without a bias"},
+    {"--add-qkv-bias", [](const Architecture& a) { return a.qkv_bias; },
+     "a bias of queries, keys and values"},
+    {"--qk-layernorm", [](const Architecture& a) { return a.latent || a.qk_norm != QkNorm::none; },
+     "norms of queries and keys"},
+    {"--normalization", [](const Architecture& a) { return a.norm == Norm::rms; }, "RMS norms",
+     "RMSNorm"},
+    {"--normalization", [](const Architecture& a) { return a.norm != Norm::rms; }, "layer norms",
+     "LayerNorm"},
+    {"--position-embedding-type",
+     [](const Architecture& a) { return a.positions == Positions::rotary; }, "rotary positions",
+     "rope"},
+    {"--position-embedding-type",
+     [](const Architecture& a) { return a.positions == Positions::learned; }, "learned positions",
+     "learned_absolute"},
+};
+
+// Flags that change collectives in a way that is not predicted, unless their value is one of
+// `harmless`.
+struct LaunchNotPredicted {
+  std::string_view flag, what, harmless = "";
+};
+inline constexpr LaunchNotPredicted kNotPredicted[] = {
+    {"--fp8-format", "one-byte gathers and the reductions of FP8 scales"},
+    {"--fp8-param-gather", "parameters gathered in one byte"},
+    {"--fp4-format", "gathers of half a byte and the reductions of FP4 scales"},
+    {"--fp4-param-gather", "parameters gathered in half a byte"},
+    {"--overlap-param-gather", "parameters gathered bucket by bucket before their first use"},
+    {"--overlap-param-gather-with-optimizer-step",
+     "parameters gathered bucket by bucket as they are updated"},
+    {"--overlap-p2p-communication-warmup-flush",
+     "messages of the warm-up and the drain launched earlier"},
+    {"--tp-comm-overlap", "copies by user buffers instead of NCCL kernels"},
+    {"--use-nccl-ub", "other kernels, on registered buffers"},
+    {"--use-ring-exchange-p2p", "messages exchanged in a ring"},
+    {"--num-distributed-optimizer-instances", "reductions inside and between optimizer instances",
+     "1"},
+    {"--ddp-num-buckets", "another number of buckets"},
+    {"--ddp-reduce-scatter-with-fp32-accumulation", "all-to-alls instead of reduce-scatters"},
+    {"--defer-embedding-wgrad-compute",
+     "with sequence parallelism, the output layer's gathers for its weight gradient wait for the "
+     "end of the pipeline"},
+    {"--delay-wgrad-compute", "weight gradients, and what they gather, later"},
+    {"--overlap-moe-expert-parallel-comm", "microbatches that overlap"},
+    {"--microbatch-group-size-per-virtual-pipeline-stage", "another order of microbatches"},
+    {"--rampup-batch-size", "smaller batches in the first steps"},
+    {"--step-batch-size-schedule", "other batches in some steps"},
+    {"--mtp-num-layers", "extra prediction layers", "0"},
+    {"--use-torch-fsdp2", "FSDP instead of Megatron's data parallelism"},
+    {"--use-custom-fsdp", "FSDP instead of Megatron's data parallelism"},
+    {"--use-megatron-fsdp", "FSDP instead of Megatron's data parallelism"},
+    {"--calculate-per-token-loss", "the number of tokens, agreed on over all stages and replicas"},
+    {"--pp-partition-method", "another cut into stages; see --stage-layers"},
+    {"--account-for-embedding-in-pipeline-split", "stages that count the embedding as a layer"},
+    {"--account-for-loss-in-pipeline-split", "stages that count the loss as a layer"},
+    {"--pipeline-model-parallel-layout", "another cut into stages; see --stage-layers"},
+    {"--standalone-embedding-stage", "a stage of the embedding alone"},
+    {"--embed-layernorm", "a norm behind the embedding"},
+    {"--padded-vocab-size", "another padding of the vocabulary; see vocabulary_padding"},
+    {"--transformer-impl", "norms that are registered before attention: other borders of buckets",
+     "transformer_engine"},
+    {"--optimizer", "an optimizer that may gather gradients or weights", "adam sgd"},
+    {"--log-num-zeros-in-grad", "the number of zeros in the gradients"},
+    {"--cp-comm-type", "context parallelism in two levels", "p2p a2a allgather"},
+    {"--hierarchical-context-parallel-sizes", "context parallelism in two levels"},
+    {"--hybrid-context-parallel", "samples of different context-parallel sizes"},
+    {"--sft", "packed samples, whose lengths are handed out"},
+    {"--recompute-method", "only some layers are computed again", "uniform"},
+    {"--recompute-num-layers", "groups of layers are computed again together", "1"},
+    {"--recompute-modules", "other parts of a layer are computed again", "core_attn"},
+    {"--cross-entropy-fusion-impl", "the loss of Transformer Engine", "native"},
+    {"--moe-token-dispatcher-type", "another dispatcher of tokens", "alltoall"},
+    {"--moe-enable-deepep", "exchanges of experts that are no NCCL kernels"},
+    {"--moe-router-dtype", "weights of rows that travel in this type"},
+    {"--moe-router-load-balancing-type", "another balancing of experts", "aux_loss none"},
+    {"--moe-expert-capacity-factor", "rows beyond an expert's capacity are dropped"},
+    {"--moe-shared-expert-overlap", "collectives of shared experts between those of the exchange"},
+    {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
+};
+
+// Read otherwise: the ranks of the job, and what flags of experts decide together.
+inline constexpr std::string_view kElsewhere =
+    "--nproc_per_node --nproc-per-node --nnodes --moe-aux-loss-coeff "
+    "--moe-router-enable-expert-bias";
+
+}  // namespace s2t
