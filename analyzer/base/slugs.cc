@@ -125,6 +125,7 @@ constexpr Slug kSlugs[] = {
     {"uneven-rows", remark, "collectives over rows whose number may differ from rank to rank"},
     {"pretraining-heads", remark, "parameters that are trained and that the published count omits"},
     {"prediction-layers", remark, "layers that predict further tokens, which are left out"},
+    {"parallel-blocks", remark, "attention and MLP side by side, reduced each or together"},
     {"two-sequences", remark, "an encoder and a decoder that each read a sequence"},
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
     {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},

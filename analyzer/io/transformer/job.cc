@@ -97,6 +97,11 @@ void add_remarks(ModelBuilder& b) {
          fmt::format("the step is that of pretraining on hidden words and following sentences, "
                      "whose heads have {} parameters that the published count leaves out",
                      commas(heads))});
+  if (b.a.parallel && b.p.tp > 1 && b.profile.is("parallel_blocks", "two_reductions"))
+    b.model.remarks.push_back(
+        {"parallel-blocks",
+         "attention and MLP, side by side, each reduce their output; where a framework reduces "
+         "their sum instead: --set parallel_blocks=one_reduction"});
   if (b.a.encoder_layers > 0)
     b.model.remarks.push_back({"two-sequences", fmt::format("encoder and decoder read {} tokens "
                                                             "of each sample each",

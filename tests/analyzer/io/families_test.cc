@@ -99,6 +99,16 @@ TEST(ParallelBlocks, ReduceTheirSumOnceUnderDeepSpeed) {
   EXPECT_EQ(of(program, Phase::backward, "layers"), (Counts{{"tp all_reduce 512>512", 2}}));
 }
 
+// The gradient of the sum is gathered once for both.
+TEST(ParallelBlocks, UnderSequenceParallelismMayScatterTheirSum) {
+  const Program program =
+      predict(one_layer("gpt_neox"), plan_of(2, 4, true), {"parallel_blocks=one_reduction"});
+  EXPECT_EQ(of(program, Phase::forward, "layers"),
+            (Counts{{"tp all_gather 256>512", 2}, {"tp reduce_scatter 512>256", 1}}));
+  EXPECT_EQ(of(program, Phase::backward, "layers"),
+            (Counts{{"tp all_gather 256>512", 3}, {"tp reduce_scatter 512>256", 2}}));
+}
+
 TEST(NormsBehindBlocks, ChangeNothingButTheGradientsOfNorms) {
   const Program program = predict(one_layer("gemma2"), plan_of(2, 4, true));
   EXPECT_EQ(of(program, Phase::forward, "layers"),
@@ -144,6 +154,7 @@ TEST(T5, GathersTheMemoryInEveryLayerAndTheGradientOfPositionsOncePerStack) {
   // 4 x 4 scores of 2 and of 4 heads.
   const Counts backward = of(program, Phase::backward, "");
   EXPECT_EQ(backward.at("tp all_gather 64>128"), 2);
+  EXPECT_THAT(calls(program), Contains("batch.numbers tp broadcast 192>192"));
 }
 
 TEST(T5, SplitsNoPipelineAndNoSample) {
@@ -157,7 +168,6 @@ TEST(T5, SplitsNoPipelineAndNoSample) {
 }
 
 TEST(WhatAFrameworkDoesNotHave, IsRefusedWithWhoHasIt) {
-  Diagnostics sink("c");
   const auto refused = [&](const char* family, const char* profile, Plan p, const char* why) {
     Diagnostics sink(family);
     EXPECT_FALSE(
