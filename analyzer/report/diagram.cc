@@ -356,13 +356,13 @@ Diagram draw_program(const Program& program, const ReportOptions& options) {
         "too-many-boxes"}});
 }
 
-// Two phrases of the legend a line, so that a small graph stays narrow.
+// Two phrases of the legend a line, so that a small graph stays narrow; Mermaid would wrap them.
 std::string diagram_heading(const Diagram& diagram, Drawn drawn) {
   std::string text = diagram.title;
   if (!diagram.shown.empty()) text += "\n" + diagram.shown;
-  bool second = true;
+  bool second = true;  // of a line
   for (const std::string& phrase : legend_of(diagram, drawn)) {
-    second = !second;
+    second = !second && drawn == Drawn::by_graphviz;
     text += (second ? "; " : "\n") + phrase;
   }
   return text;

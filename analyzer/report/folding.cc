@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "analyzer/program/owner.h"
+#include "analyzer/report/json_writer.h"
+#include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 
 namespace s2t {
@@ -110,9 +113,28 @@ void Folding::fold_stage(Span span, const std::vector<int64_t>& numbers) {
   }
   for (size_t i = span.first; i < span.second; ++i)
     frame_of(i) = stage_frame_[static_cast<size_t>(ops_[i])] = outer;
+  size_t done = span.first;
   for (const Run& run : find_runs(span.first, span.second, kLongestPeriod,
-                                  [this](size_t i, size_t j) { return alike(i, j); }))
+                                  [this](size_t i, size_t j) { return alike(i, j); })) {
+    frame_layers({done, run.first}, outer);
     fold_run(run, outer);
+    done = run.end();
+  }
+  frame_layers({done, span.second}, outer);
+}
+
+// What is not folded: a frame for the ops of one layer, if their module says that they are of one.
+void Folding::frame_layers(Span span, int outer) {
+  for (size_t i = span.first; i < span.second; ++i) {
+    const Block block = block_of(at(i).module);
+    if (!block.number) continue;
+    const bool goes_on = i > span.first && block_of(at(i - 1).module) == block;
+    if (!goes_on)
+      frames_.push_back(
+          {shortened(one_line(valid_utf8(block.stem)), 40) + " " + std::to_string(*block.number),
+           outer});
+    frame_of(i) = static_cast<int>(frames_.size()) - 1;
+  }
 }
 
 void Folding::fold_run(const Run& run, int outer) {

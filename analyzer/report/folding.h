@@ -37,6 +37,7 @@ class Folding {
   void fold_stages();
   void fold_stage(Span span, const std::vector<int64_t>& numbers);
   void fold_run(const Run& run, int outer);
+  void frame_layers(Span span, int outer);
   void replace(size_t place, size_t by);
   std::string run_title(const Run& run) const;
 

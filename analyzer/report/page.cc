@@ -172,9 +172,10 @@ std::string one_rank(const Part& part) {
 
 std::string timeline(const Program& program) {
   if (!program.timeline) return "<p>The model has no pipeline.</p>\n";
-  return "<p class=\"sub\">" + xml_escaped(timeline_summary(*program.timeline)) +
+  const Timeline named = named_timeline(program);
+  return "<p class=\"sub\">" + xml_escaped(timeline_summary(named)) +
          "</p>\n<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"timeline\">" +
-         timeline_svg(*program.timeline) + "</div>\n";
+         timeline_svg(named) + "</div>\n";
 }
 
 }  // namespace

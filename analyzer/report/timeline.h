@@ -37,7 +37,7 @@ std::string timeline_svg(const Timeline& timeline);
 // "33", "28.5", "0.333": at most three decimals.
 std::string timeline_number(double x);
 
-// "1f1b: 4 ranks, 8 microbatches; makespan 33 F, ideal 24 F; bubble 37.5 % of the ideal, ..."
+// "1f1b: 4 pipeline ranks, 8 microbatches; makespan 33 F, ideal 24 F; bubble 37.5 % of the ideal, ..."
 std::string timeline_summary(const Timeline& timeline);
 
 }  // namespace s2t

@@ -207,7 +207,7 @@ std::string timeline_summary(const Timeline& t) {
     return fmt::format("{} {}, ", n, n == 1 ? one : more);
   };
   std::string text = t.schedule + ": ";
-  text += t.ranks == 1 ? "each rank alone, " : counted(t.ranks, "rank", "ranks");
+  text += t.ranks == 1 ? "each rank alone, " : counted(t.ranks, "pipeline rank", "pipeline ranks");
   if (t.chunks > 1) text += fmt::format("{} chunks per rank, ", t.chunks);
   text += counted(t.microbatches, "microbatch", "microbatches");
   if (t.forward_only) text += "forward only, ";

@@ -7,6 +7,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/program/listing.h"
 #include "analyzer/program/owner.h"
+#include "analyzer/report/short_names.h"
 
 namespace s2t {
 
@@ -84,6 +85,15 @@ std::string words(const Shape& shape) {
   std::string text;
   for (const int64_t dim : shape) text += (text.empty() ? "" : " x ") + std::to_string(dim);
   return text;
+}
+
+Timeline named_timeline(const Program& program) {
+  if (!program.timeline) throw Fault("a program without a timeline has no schedule to print");
+  Timeline timeline = *program.timeline;
+  if (program.pipeline_axis.empty() || program.mesh.world() == timeline.ranks) return timeline;
+  const std::string axis = ShortNames(program.mesh)(program.pipeline_axis);
+  for (TimelineRow& row : timeline.rows) row.label = fmt::format("{} {}", axis, row.rank);
+  return timeline;
 }
 
 std::string subject(const Event& event) {

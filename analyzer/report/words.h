@@ -30,6 +30,10 @@ std::string words(const RankSet& set, const Mesh& mesh);
 // "128 x 512", "scalar".
 std::string words(const Shape& shape);
 
+// The timeline with its rows named after the pipeline's coordinates ("pp 3"), unless these are all
+// the ranks there are ("rank 3"). Throws Fault if the program has none.
+Timeline named_timeline(const Program& program);
+
 // The tensor, or "w1 +3" for a bucket of four.
 std::string subject(const Event& event);
 

@@ -196,6 +196,31 @@ def use_rank(browser, world):
     return [] if good else [f"one rank: {place!r}, {calls} calls, {groups} groups"]
 
 
+# Texts of pictures as this browser sets them: each inside its box, all inside their picture.
+CUT = """(() => {
+  const bad = [], inside = (t, b) => t.x >= b.x - 1 && t.x + t.width <= b.x + b.width + 1 &&
+                                     t.y >= b.y - 2 && t.y + t.height <= b.y + b.height + 2;
+  for (const node of document.querySelectorAll("#graph .node")) {
+    const shape = node.querySelector("polygon, path");
+    for (const text of shape ? node.querySelectorAll("text") : [])
+      if (!inside(text.getBBox(), shape.getBBox())) bad.push(text.textContent);
+  }
+  for (const svg of document.querySelectorAll("svg.s2t-groups, svg.s2t-timeline"))
+    for (const text of svg.querySelectorAll("text"))
+      if (!inside(text.getBBox(), svg.viewBox.baseVal)) bad.push(text.textContent);
+  for (const cell of document.querySelectorAll("svg.s2t-timeline g")) {
+    const text = cell.querySelector("text");
+    if (text && !inside(text.getBBox(), cell.querySelector("rect").getBBox()))
+      bad.push(text.textContent);
+  }
+  return bad;
+})()"""
+
+
+def cut_off(browser):
+    return [f"a text leaves its box: {text!r}" for text in browser.value(CUT)]
+
+
 def use_filters(browser, binary, folder, root):
     """A page of one phase, axis, rank and layer says so and holds nothing else."""
     page = Path(folder) / "filtered.html"
@@ -216,6 +241,9 @@ def use_filters(browser, binary, folder, root):
         bad.append(f"the tables are not filtered: {phases} {groups} {summary}")
     if not place.startswith("Rank 6:") or "output B" not in heads:
         bad.append(f"one rank: {place} {heads}")
+    if browser.value("const t = document.querySelector('#graph .op text');"
+                     "if (t) t.textContent = 'w'.repeat(300); !!t") and not cut_off(browser):
+        bad.append("a text that is too long for its box goes unnoticed")
     return bad + complaints(browser)
 
 
@@ -259,7 +287,7 @@ def judge(browser, binary, model, world, folder, screenshots):
     subprocess.run([binary, "render", model, "--format", "html", "-o", page], check=True,
                    stderr=subprocess.DEVNULL)
     browser.open(page.as_uri())
-    bad = use_table(browser) + use_rank(browser, world) + use_keyboard(browser)
+    bad = use_table(browser) + use_rank(browser, world) + cut_off(browser) + use_keyboard(browser)
     bad += look(browser, Path(model).stem, screenshots)
     return bad + complaints(browser)
 
