@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr auto kGlance = 50ms;     // how often a wait looks up for what cannot wake it
 constexpr auto kGrace = 1s;        // for the others to hear of a failure before a rank may leave
 constexpr auto kObituary = 500ms;  // for the end of a partner to be heard of
+constexpr auto kFarewell = 5s;     // for the others to close MPI or NCCL
 constexpr auto kLastWords = 3s;    // for the launcher to say how a process ended, and who was first
 
 Annotation get_annotation(Packet& packet) {
@@ -191,6 +192,7 @@ Packet Judge::carry_out(Rank rank, Request request, Packet& packet) {
       break;
     }
   }
+  if (request == Request::leave) wait_until_all_left();
   if (request == Request::finish) meet_.finish(rank);
   return reply;
 }
@@ -302,6 +304,17 @@ void Judge::bury(Rank rank) {
   fail_rank(rank, {CommReason::died, what, rank});
 }
 
+// mpirun may take the end of a process for a crash while others still close MPI: it hears of both
+// by different ways, and on a busy machine in the wrong order. So nobody goes before all are ready.
+void Judge::wait_until_all_left() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kFarewell, [&] {
+    return closing_ || meet_.dead() ||
+           std::all_of(seats_.begin(), seats_.end(),
+                       [](const Seat& seat) { return seat.state == State::left; });
+  });
+}
+
 void Judge::wait_for_the_others() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kGrace, [&] {
@@ -364,7 +377,9 @@ void Judge::ended(const std::vector<Rank>& ranks, const std::string& how,
       const std::lock_guard lock(mutex_);
       state = seats_[r.at()].state;
     }
-    if (state == State::expected || (state == State::left && !how.empty())) bury(r);
+    // What mpirun says of ranks that had all closed MPI is only believed where a signal ended one.
+    const bool crashed = state == State::left && !how.empty() && (first || ranks.size() == 1);
+    if (state == State::expected || crashed) bury(r);
   }
 }
 

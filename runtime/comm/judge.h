@@ -95,6 +95,7 @@ class Judge {
   void await_last_words(const std::vector<Rank>& ranks);
   void bury(Rank rank);
   void close(Rank rank, const CommError& error);
+  void wait_until_all_left();
   void wait_for_the_others();
   bool sleeps(Rank rank) const;
 

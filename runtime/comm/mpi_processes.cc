@@ -66,9 +66,12 @@ class SessionFolder {
 std::vector<ChildCommand> commands(const RunOptions& options, const std::string& session) {
   ChildCommand c;
   c.name = "mpirun";
-  c.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                   {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                   {"OMPI_MCA_orte_tmpdir_base", session}};
+  c.environment = {
+      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+      {"OMPI_MCA_orte_tmpdir_base", session},
+      // Seconds that a rank waits for mpirun's welcome; 4 are too few on a busy machine.
+      {"PMIX_MCA_ptl_base_handshake_wait_time", "30"}};
   c.arguments = {"mpirun"};
   c.arguments.insert(c.arguments.end(), std::begin(kFlags), std::end(kFlags));
   for (const auto& [name, value] : options.environment) {  // for the ranks, not for mpirun itself
