@@ -167,6 +167,8 @@ class Drawer {
     b.lines.push_back(fmt::format("over {}, {}", brief(short_(family.name)), bytes(mark)));
     if (mark.calls > 1) b.lines.back() += fmt::format(", {} calls", commas(mark.calls));
     if (!mark.names.empty()) b.lines.push_back(brief(join(mark.names, ", ")));
+    if (mark.tensors > mark.calls)
+      b.lines.push_back(fmt::format("{} tensors in all", commas(mark.tensors)));
     if (mark.pruned) b.lines.push_back(shortened(one_line(mark.pruned->because), 60));
     const std::string what = mark.names.empty() ? subject(e) : join(mark.names, ", ");
     b.tooltip = fmt::format("{} over {}: {}", what, family.name, program_.causes.at(e.cause).why);
@@ -212,15 +214,17 @@ class Drawer {
     for (const Mark& m : marks(o)) {
       if (m.event->value != v) continue;
       const size_t collective = mark_box(m, fold_.frame(o));
-      const bool gather = program_.causes.at(m.event->cause).kind == CauseKind::parameter_gather;
-      const std::string name = brief(value(v).name);
+      const CauseKind kind = program_.causes.at(m.event->cause).kind;
+      const bool gather = kind == CauseKind::parameter_gather;
+      const std::string name = brief(subject(*m.event));
       const bool pruned = m.pruned != nullptr;
       if (gather && m.event->phase == Phase::forward)
         arrow({collective, here, {name}, ArrowKind::value, pruned, ""});
       else if (gather)
         gradient(collective, here, name, pruned);
       else
-        gradient(here, collective, name + " gradient", pruned);
+        gradient(here, collective, name + (kind == CauseKind::parameter_update ? "" : " gradient"),
+                 pruned);
     }
   }
 
@@ -262,13 +266,21 @@ class Drawer {
     arrow({mark_box(m, frame), next, {}, ArrowKind::order, false, ""});
   }
 
-  // Buckets hold parameters of many layers: one box for all of a stage that are of one kind.
+  // Buckets hold parameters of many layers: one box for all of a stage that are of one kind. What
+  // belongs to the backward or comes after it is dashed, gradients and parameters alike.
   void draw_bucket(const Mark& m, int frame) {
     const std::optional<size_t> from = shown_user(*m.event);
     if (!from) return;
     const size_t collective = mark_box(m, frame);
-    diagram_.boxes[collective].lines.push_back(fmt::format("{} tensors in all", commas(m.tensors)));
-    gradient(*from, collective, "gradients", m.pruned != nullptr);
+    const bool pruned = m.pruned != nullptr;
+    switch (program_.causes.at(m.event->cause).kind) {
+      case CauseKind::parameter_gather:
+        return gradient(collective, *from, "parameters", pruned);
+      case CauseKind::parameter_update:
+        return gradient(*from, collective, "parameters", pruned);
+      default:
+        return gradient(*from, collective, "gradients", pruned);
+    }
   }
 
   std::optional<size_t> shown_user(const Event& e) const {
@@ -334,7 +346,8 @@ std::vector<std::string> legend_of(const Diagram& d, Drawn drawn) {
     legend.emplace_back("dashed outline: pruned");
   if (arrows(ArrowKind::value)) legend.emplace_back("solid arrow: values");
   if (arrows(ArrowKind::gradient))
-    legend.emplace_back(mermaid ? "dotted arrow: gradients" : "dashed arrow: gradients");
+    legend.emplace_back(mermaid ? "dotted arrow: gradients and updates"
+                                : "dashed arrow: gradients and updates");
   if (arrows(ArrowKind::order))
     legend.emplace_back(mermaid ? "line without head: order" : "dotted arrow: order");
   legend.emplace_back("shapes: of the whole mesh, one microbatch");

@@ -42,6 +42,10 @@ std::string_view line_class(ArrowKind kind) {
   return kind == ArrowKind::value ? "value" : kind == ArrowKind::gradient ? "gradient" : "order";
 }
 
+// A bitmap of more is as long in the writing as in the layout, so it gets fewer pixels; 72 is what
+// SVG has anyway.
+constexpr size_t kManyBoxes = 120;
+
 class Writer {
  public:
   Writer(const Diagram& diagram, const Mesh& mesh) : d_(diagram), mesh_(mesh) {}
@@ -50,8 +54,9 @@ class Writer {
     out_ = "digraph shape2trace {\n";
     out_ += fmt::format(
         "  graph [label={}, labelloc=t, fontname=\"sans-serif\", fontsize=12, "
-        "bgcolor=white, rankdir=TB, nodesep=0.3, ranksep=0.35];\n",
-        dot_string(diagram_heading(d_, Drawn::by_graphviz)));
+        "bgcolor=white, rankdir=TB, nodesep=0.3, ranksep=0.35{}];\n",
+        dot_string(diagram_heading(d_, Drawn::by_graphviz)),
+        d_.boxes.size() > kManyBoxes ? ", dpi=72" : "");
     out_ +=
         "  node [fontname=\"sans-serif\", fontsize=11, margin=\"0.14,0.07\", color=\"#444444\", "
         "fillcolor=\"#f2f2f2\"];\n";

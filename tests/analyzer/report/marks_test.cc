@@ -34,13 +34,17 @@ Program sharded_optimizer() {
   return predict(gpt(4, 64, 4), p);
 }
 
-std::vector<Program> programs() {
+std::vector<Program> all_programs() {
   std::vector<Program> all{experts(), sharded_optimizer()};
   std::set<std::filesystem::path> files;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(S2T_SOURCE_DIR) + "/models"))
     if (entry.path().extension() == ".json") files.insert(entry.path());
   for (const auto& file : files) all.push_back(analyze(load_model(file.string())));
+  return all;
+}
+const std::vector<Program>& programs() {
+  static const std::vector<Program> all = all_programs();
   return all;
 }
 
