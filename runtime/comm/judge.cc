@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr auto kGlance = 50ms;     // how often a wait looks up for what cannot wake it
 constexpr auto kGrace = 1s;        // for the others to hear of a failure before a rank may leave
 constexpr auto kObituary = 500ms;  // for the end of a partner to be heard of
+constexpr auto kToSayHello = 60s;  // a busy machine may halt a rank right after it has connected
 constexpr auto kFarewell = 5s;     // for the others to close MPI or NCCL
 constexpr auto kLastWords = 3s;    // for the launcher to say how a process ended, and who was first
 
@@ -96,6 +97,11 @@ void Judge::accept_all() {
 
 // A rank introduces itself, or the connection is dropped: it is nobody we expect.
 std::optional<Rank> Judge::welcome(Descriptor connection) {
+  const auto deadline = std::chrono::steady_clock::now() + kToSayHello;
+  while (!readable(connection, kGlance)) {
+    const std::lock_guard lock(mutex_);
+    if (closing_ || std::chrono::steady_clock::now() > deadline) return std::nullopt;
+  }
   limit_receive(connection, 5s);
   auto hello = receive_frame(connection);
   limit_receive(connection, 0s);

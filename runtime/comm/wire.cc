@@ -108,6 +108,11 @@ std::optional<Packet> receive_frame(const Descriptor& from) {
   return Packet(std::move(bytes));
 }
 
+bool readable(const Descriptor& from, std::chrono::milliseconds patience) {
+  pollfd waiting{from.get(), POLLIN, 0};
+  return ::poll(&waiting, 1, static_cast<int>(patience.count())) > 0;
+}
+
 void limit_receive(const Descriptor& from, std::chrono::seconds patience) {
   timeval limit{};
   limit.tv_sec = patience.count();
@@ -153,8 +158,7 @@ Descriptor connect_to(const std::string& host, int port, std::chrono::millisecon
 
 std::optional<Descriptor> accept_from(const Descriptor& listener,
                                       std::chrono::milliseconds patience) {
-  pollfd waiting{listener.get(), POLLIN, 0};
-  if (::poll(&waiting, 1, static_cast<int>(patience.count())) <= 0) return std::nullopt;
+  if (!readable(listener, patience)) return std::nullopt;
   Descriptor fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!fd.open()) return std::nullopt;
   send_small_frames_at_once(fd.get());

@@ -84,6 +84,7 @@ class Descriptor {
 bool send_frame(const Descriptor& to, const Packet& packet);
 std::optional<Packet> receive_frame(const Descriptor& from);
 
+bool readable(const Descriptor& from, std::chrono::milliseconds patience);
 void limit_receive(const Descriptor& from, std::chrono::seconds patience);  // 0: no limit
 
 struct Listener {
