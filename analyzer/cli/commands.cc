@@ -165,6 +165,10 @@ Costs costs_of(const Arguments& arguments) {
   costs.forward = forward.value_or(1);
   costs.backward = backward.value_or(2 * costs.forward);
   costs.p2p = p2p.value_or(0);
+  if (costs.backward > kMostCost)
+    throw UserError("shape2trace",
+                    {{"--forward-ms", "the backward would take twice that, more than 1e9 ms",
+                      "5e8 at most, or --backward-ms", "", "out-of-range"}});
   return costs;
 }
 
