@@ -194,8 +194,8 @@ std::vector<Rank> Mesh::group_of(const Family& family, Rank rank) const {
       }
     ranks.push_back(Rank(static_cast<int32_t>(r)));
   }
-  std::sort(ranks.begin(), ranks.end());
-  const bool member = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  // Ascending already: the slowest atom is the major digit of c.
+  const bool member = std::binary_search(ranks.begin(), ranks.end(), rank);
   return member ? ranks : std::vector<Rank>{};
 }
 
@@ -255,14 +255,22 @@ Family Mesh::family_of(AtomSet set) const {
   return family;
 }
 
+// Whatever the number of ranks: atoms that follow each other are one digit.
 std::optional<int64_t> Mesh::stride(const Family& family) const {
-  if (!family.members.empty() && family.members.size() > 2) return std::nullopt;
-  const std::vector<Rank> first = group_of(family, Rank(0));
-  if (first.size() < 2) return 1;
-  const int64_t step = first[1].value - first[0].value;
-  for (size_t i = 1; i < first.size(); ++i)
-    if (first[i].value - first[i - 1].value != step) return std::nullopt;
-  return step;
+  if (family.members.size() > 2) return std::nullopt;
+  if (!family.members.empty()) {
+    const std::vector<Rank> first = group_of(family, Rank(0));
+    return first.size() < 2 ? 1 : first[1].value - first[0].value;
+  }
+  std::optional<int64_t> step;
+  int64_t next = 0;
+  for (size_t i = atoms_.size(); i-- > 0;) {
+    if (!contains(family.atoms, AtomIndex(i)) || atoms_[i].size == 1) continue;
+    if (step && atoms_[i].stride != next) return std::nullopt;
+    if (!step) step = atoms_[i].stride;
+    next = atoms_[i].stride * atoms_[i].size;
+  }
+  return step.value_or(1);
 }
 
 }  // namespace s2t

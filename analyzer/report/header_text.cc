@@ -37,11 +37,29 @@ std::string rank_formula(const Mesh& mesh, const std::vector<Axis>& axes) {
   return text;
 }
 
+// The first group, of which no more is listed than is shown.
+std::string first_ranks(const Mesh& mesh, const Family& family) {
+  constexpr int64_t kShown = 8;
+  const int64_t size = mesh.group_size(family);
+  if (size <= kShown || !family.members.empty())
+    return rank_list(first_group(mesh, family), kShown);
+  const auto rank_at = [&](int64_t place) {
+    int64_t rank = 0;
+    for (size_t i = mesh.atoms().size(); i-- > 0;)
+      if (const Atom& atom = mesh.atoms()[i]; contains(family.atoms, AtomIndex(i))) {
+        rank += place % atom.size * atom.stride;
+        place /= atom.size;
+      }
+    return rank;
+  };
+  return fmt::format("[{},{},{}, ... {}]", rank_at(0), rank_at(1), rank_at(2), rank_at(size - 1));
+}
+
 std::string group_ranks(const Mesh& mesh, const Family& family) {
   if (mesh.world() > kExplicitRanks) {
     const auto stride = mesh.stride(family);
     const std::string spacing = stride ? fmt::format("stride {}", *stride) : "uneven spacing";
-    return fmt::format("{}, first {}", spacing, rank_list(first_group(mesh, family), 8));
+    return fmt::format("{}, first {}", spacing, first_ranks(mesh, family));
   }
   std::string text;
   for (const auto& group : mesh.groups(family))

@@ -134,6 +134,26 @@ void Emitter::equal_splits(const Step& step, int64_t n, Event& e) const {
 
 // Ragged values: numbers differ by the coordinate along the expert-parallel axis; ranks with equal
 // numbers share an event, and all events of the one collective share a call.
+// Per coordinate, the lowest one that sends and receives the same: with a balanced load all do.
+const std::vector<int64_t>& Emitter::alike(const Routing& routing) {
+  const auto [at, fresh] = alike_.try_emplace(&routing);
+  std::vector<int64_t>& first = at->second;
+  if (!fresh) return first;
+  const auto same = [&](size_t a, size_t b) {
+    return routing.rows[a] == routing.rows[b] &&
+           std::all_of(routing.rows.begin(), routing.rows.end(),
+                       [&](const auto& sent) { return sent[a] == sent[b]; });
+  };
+  for (int64_t c = 0; c < routing.ranks; ++c) {
+    first.push_back(c);
+    for (int64_t other = 0; other < c && first.back() == c; ++other)
+      if (first[static_cast<size_t>(other)] == other &&
+          same(static_cast<size_t>(other), static_cast<size_t>(c)))
+        first.back() = other;
+  }
+  return first;
+}
+
 void Emitter::ragged(TensorId value, const Step& step, const Event& base, std::vector<Event>& out) {
   const Value& v = graph_.value(value);
   const Routing& routing = forward_.routings[*v.routing];
@@ -148,7 +168,15 @@ void Emitter::ragged(TensorId value, const Step& step, const Event& base, std::v
   const Count row_elements = elements(row);
   const bool to_experts = step.from_dim == 1;
   std::vector<std::vector<int64_t>> coordinates;
+  const std::vector<int64_t>& alike_to = alike(routing);
+  std::vector<size_t> event_of;  // per coordinate
   for (int64_t c = 0; c < routing.ranks; ++c) {
+    if (const auto first = static_cast<size_t>(alike_to[static_cast<size_t>(c)]);
+        first < event_of.size()) {
+      event_of.push_back(event_of[first]);
+      coordinates[event_of.back()].push_back(c);
+      continue;
+    }
     Event e = base;
     const Count rows = ragged_rows(graph_, forward_, value, step.before, c);
     e.shape = row;
@@ -174,6 +202,7 @@ void Emitter::ragged(TensorId value, const Step& step, const Event& base, std::v
       out.push_back(std::move(e));
       coordinates.emplace_back();
     }
+    event_of.push_back(same);
     coordinates[same].push_back(c);
   }
   if (out.size() == 1) return;

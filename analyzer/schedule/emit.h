@@ -44,6 +44,7 @@ class Emitter {
   RankSet ranks_of_stage(int stage) const;
   std::vector<Event> step_events(TensorId value, const Step& step, const Context& context);
   void ragged(TensorId value, const Step& step, const Event& base, std::vector<Event>& out);
+  const std::vector<int64_t>& alike(const Routing& routing);
   void equal_splits(const Step& step, int64_t n, Event& event) const;
   Event base_event(TensorId value, const Step& step, const Context& context);
 
@@ -53,6 +54,7 @@ class Emitter {
   std::map<std::string, size_t> family_index_;
   std::map<std::pair<AtomSet, bool>, size_t> family_of_atoms_;
   LayoutTexts text_;
+  std::map<const Routing*, std::vector<int64_t>> alike_;
   int64_t calls_ = 0;
 };
 

@@ -56,8 +56,17 @@ EXPERTS_256 = {"model_type": "mixtral", "hidden_size": 7168, "intermediate_size"
 EXPERT_PLAN = ["--profile", "megatron", "--pp", "16", "--ep", "64", "--dp", "128", "--seq", "4096",
                "--stage-layers", "3,14x4,2", "--global-batch", "8192"]
 
+# As published: latent attention, three dense layers before those with experts.
+DEEPSEEK_V3 = {"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
+               "moe_intermediate_size": 2048, "num_attention_heads": 128,
+               "num_key_value_heads": 128, "num_hidden_layers": 61, "vocab_size": 129280,
+               "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1,
+               "first_k_dense_replace": 3, "q_lora_rank": 1536, "kv_lora_rank": 512,
+               "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+
 GENERATED = {"llama_405b": lambda: LLAMA_405B,
              "experts_256": lambda: EXPERTS_256,
+             "deepseek_v3": lambda: DEEPSEEK_V3,
              "mlp1000_65536": lambda: mlp("mlp1000_65536", 1000, 8, 8192),
              "mlp1000_512": lambda: mlp("mlp1000_512", 1000, 8, 64),
              "mlp500_512": lambda: mlp("mlp500_512", 500, 8, 64)}
@@ -78,6 +87,8 @@ ROWS = [
     ("Llama 405B, all events of a rank, JSON", "llama_405b",
      ["predict", *llama(128, 16), "--expand", "--format", "json", "--rank", "0"], "500 ms"),
     ("256 experts, 2,048 ranks, summary", "experts_256", ["predict", *EXPERT_PLAN, "--summary"],
+     "100 ms"),
+    ("DeepSeek-V3, 2,048 ranks, summary", "deepseek_v3", ["predict", *EXPERT_PLAN, "--summary"],
      "100 ms"),
 ]
 RATIOS = [("65,536 ranks : 512 ranks", 1, 2), ("1,000 layers : 500 layers", 2, 3),

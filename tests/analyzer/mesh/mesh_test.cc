@@ -92,6 +92,22 @@ TEST(Mesh, RanksOfAGroupDifferOnlyAlongItsAxes) {
 }
 
 // Note 1: rank = inner + 2 outer, one mesh per test.
+TEST(Mesh, AFamilyHasAStrideIfItsRanksAreEvenlySpaced) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 100; ++round) {
+    const Mesh mesh = random_mesh(random);
+    for (AtomSet set = 0; set < AtomSet{1} << mesh.atoms().size(); ++set) {
+      const Family all = mesh.family_of(set);
+      const std::vector<Rank> group = mesh.group_of(all, Rank(0));
+      std::set<int64_t> gaps;
+      for (size_t i = 1; i < group.size(); ++i) gaps.insert(group[i].value - group[i - 1].value);
+      const auto even = gaps.size() <= 1 ? std::optional(gaps.empty() ? 1 : *gaps.begin())
+                                         : std::optional<int64_t>();
+      EXPECT_EQ(mesh.stride(all), even) << all.name;
+    }
+  }
+}
+
 TEST(Mesh, Note1HasItsInnerAndOuterGroups) {
   for (const char* inner : {"tp", "pp", "ep"}) {
     const Mesh mesh({axis("dp", 2), axis(inner, 2)}, {});
