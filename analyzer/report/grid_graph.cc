@@ -91,7 +91,8 @@ void dot_lattice(const Program& program, const Lattice& l, size_t index, std::st
     out += fmt::format(
         "    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}]{};\n",
         row ? "{ rank=same; " : "", index, link.from, index, link.to,
-        dot_string(link.skips ? l.axes[link.axis].name + " \u22ef" : l.axes[link.axis].name),
+        dot_string((row ? "" : "  ") +
+                   (link.skips ? l.axes[link.axis].name + " \u22ef" : l.axes[link.axis].name)),
         axis_look(mesh, l.axes[link.axis]).color, axis_look(mesh, l.axes[link.axis]).color,
         link.skips ? ", style=dashed" : "", row ? " }" : "");
   }
@@ -117,7 +118,8 @@ void mermaid_lattice(const Program& program, const Lattice& l, size_t index, siz
 
 void write_groups_dot(const Program& program, const ReportOptions& options, std::ostream& out) {
   check_rank(program, options.rank);
-  std::string legend = shortened(one_line(valid_utf8(program.model)), 80);
+  std::string legend = shortened(one_line(valid_utf8(program.model)), 80) +
+                       "\nprocess groups, in the order in which they are created:";
   for (const Family& family : program.families)
     legend += "\n" + family_text(program, family, options.rank);
   const std::string names = long_names(program.mesh, "");

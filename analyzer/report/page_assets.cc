@@ -15,11 +15,12 @@ h2{font-size:1.2rem;margin:36px 0 8px;border-bottom:1px solid var(--line);paddin
 p.shown{margin:0 0 8px;font-weight:600}
 p.sub{color:var(--dim);margin:0 0 8px}
 nav{position:sticky;top:0;background:var(--bg);border-bottom:1px solid var(--line);padding:8px 0;
-z-index:2}
-nav a{margin-right:16px;color:var(--mark)}
+z-index:2;display:flex;flex-wrap:wrap;gap:0 16px}
+nav a{color:var(--mark);white-space:nowrap}
 a:focus-visible,button:focus-visible,input:focus-visible,select:focus-visible,
 [tabindex]:focus-visible{outline:3px solid var(--mark);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.9rem}
+table+table{margin-top:20px}
 section{overflow-x:auto;scroll-margin-top:24px}
 th,td{max-width:26em;text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap}
