@@ -25,13 +25,13 @@ void add(Bucket& bucket, const GradientLeaf& leaf) {
 
 std::vector<Bucket> closed_when_reached(const GradientSyncDecl& decl,
                                         const std::vector<const GradientLeaf*>& taken) {
-  using Kind = std::tuple<int, AtomSet, DType, DType, bool>;
+  using Kind = std::tuple<int, bool, AtomSet, DType, DType, bool>;
   std::map<Kind, Bucket> open;
   std::map<Kind, size_t> closed_count;
   std::vector<Bucket> closed;
   for (const GradientLeaf* leaf : taken) {
-    const Kind kind{leaf->stage, leaf->data, leaf->dtype, leaf->stored,
-                    decl.tied_alone && leaf->tied};
+    const Kind kind{leaf->stage, leaf->expert, leaf->data,
+                    leaf->dtype, leaf->stored, decl.tied_alone && leaf->tied};
     Bucket& b = open[kind];
     add(b, *leaf);
     if (b.elements * size_of(leaf->dtype) < limit(decl, leaf->stage, closed_count[kind] == 0))
@@ -59,7 +59,7 @@ class ClosedBefore {
       if (!open.buckets.empty() && all * size_of(leaf->dtype) > limit(decl_, leaf->stage, false))
         send(open, leaf->ready);
       open.elements = checked_add(open.elements, elements(leaf->local));
-      add(bucket_of(open, leaf->data), *leaf);
+      add(bucket_of(open, *leaf), *leaf);
     }
     for (auto& [kind, open] : open_) send(open, {});
     return std::move(closed_);
@@ -71,9 +71,9 @@ class ClosedBefore {
     std::vector<Bucket> buckets;  // one per set of axes, in the order of their first gradient
   };
 
-  static Bucket& bucket_of(Open& open, AtomSet data) {
+  static Bucket& bucket_of(Open& open, const GradientLeaf& leaf) {
     for (Bucket& b : open.buckets)
-      if (b.leaves[0].data == data) return b;
+      if (b.leaves[0].data == leaf.data && b.leaves[0].expert == leaf.expert) return b;
     return open.buckets.emplace_back();
   }
 

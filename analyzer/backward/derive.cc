@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/graph/passes.h"
 
 namespace s2t {
 namespace {
@@ -75,7 +76,8 @@ class Deriver {
     if (!step.steps.empty()) out_.steps.push_back(std::move(step));
   }
 
-  // A pin whose result is R passes the gradient (R or Partial) through as it comes.
+  // A pin whose result is R passes the gradient (R or Partial) through as it comes; so does an op
+  // that takes its rows of gathered tokens.
   Layout result_cotangent(OpId producer, size_t result,
                           const std::vector<Contribution>& arrived) const {
     const Op& op = graph_.op(producer);
@@ -86,11 +88,12 @@ class Deriver {
       const Placement port = plan.result_ports[result][a];
       const bool redundant = plan.modes[i].kind == Mode::Kind::redundant;
       target[a] = cotangent(port, redundant, graph_.per_rank[i]);
-      if (!op.redistributes() || !port.is_replicate() || arrived.empty()) continue;
+      if (!passes_gradient(op) || !redundant || !port.is_replicate() || arrived.empty()) continue;
       const Placement first = arrived.front().layout[a];
       const bool agree = std::all_of(arrived.begin(), arrived.end(),
                                      [&](const Contribution& c) { return c.layout[a] == first; });
       if (agree && !first.is_shard()) target[a] = first;
+      if (adds_gradients(op) && op.target[i]) target[a] = Placement::P();
     }
     return target;
   }
@@ -207,6 +210,9 @@ class Deriver {
       layout[AtomIndex(i)] =
           cotangent(plan.operand_ports[operand][AtomIndex(i)],
                     plan.modes[i].kind == Mode::Kind::redundant, graph_.per_rank[i]);
+    for (size_t i = 0; i < graph_.atoms(); ++i)
+      if (passes_gradient(op) && plan.modes[i].kind == Mode::Kind::redundant)
+        layout[AtomIndex(i)] = arrived[AtomIndex(i)];
     return layout;
   }
 

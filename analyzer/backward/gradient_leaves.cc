@@ -68,7 +68,8 @@ class Collector {
                       graph_.sync.dtype.value_or(v.dtype),
                       v.dtype,
                       local_shape(v.shape, v.layout, graph_.mesh),
-                      stages_of(graph_, p).size() > 1};
+                      stages_of(graph_, p).size() > 1,
+                      v.expert};
     const AtomSet allowed = sync_atoms(graph_, p);
     for (size_t i = 0; i < graph_.atoms(); ++i) {
       const AtomIndex a(i);

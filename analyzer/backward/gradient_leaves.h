@@ -25,6 +25,7 @@ struct GradientLeaf {
   DType stored = DType::f32;  // the parameter's
   Shape local;                // of the gradient on one rank
   bool tied = false;          // the parameter lives on several stages
+  bool expert = false;        // reduced in groups of the experts', whichever ranks these hold
 };
 
 // In the order of the model's parameters. UserError for a parameter that a rank would have to reduce

@@ -176,7 +176,8 @@ class SyncPlanner {
     for (const GradientLeaf& leaf : leaves) {
       SyncCall fresh = update_call(leaf);
       const auto same = std::find_if(calls.begin(), calls.end(), [&](const SyncCall& c) {
-        return c.stage == fresh.stage && c.atoms == fresh.atoms && c.dtype == fresh.dtype;
+        return c.stage == fresh.stage && c.atoms == fresh.atoms && c.expert == fresh.expert &&
+               c.dtype == fresh.dtype;
       });
       if (same == calls.end())
         calls.push_back(std::move(fresh));
@@ -293,10 +294,10 @@ class SyncPlanner {
       call.op = anchor;
       call.when = decl_.reshard_after_backward ? SyncCall::When::every : SyncCall::When::first;
       call.collective = Collective::all_gather;
-      call.atoms = key.first;
+      call.atoms = std::get<AtomSet>(key);
       call.expert = graph_.value(members[0]).expert;
       call.members = members;
-      call.dtype = key.second;
+      call.dtype = std::get<DType>(key);
       call.elements = part(members, call.atoms);
       call.shape = flat(call.elements);
       call.stage = u.stage;
@@ -307,7 +308,7 @@ class SyncPlanner {
     }
   }
 
-  using FamilyKey = std::pair<AtomSet, DType>;
+  using FamilyKey = std::tuple<AtomSet, DType, bool>;  // true: of experts
   std::map<FamilyKey, std::vector<TensorId>> by_family(const ShardingUnit& u) const {
     std::map<FamilyKey, std::vector<TensorId>> groups;
     for (const TensorId p : u.members) {
@@ -317,7 +318,7 @@ class SyncPlanner {
             graph_.value(p).layout[AtomIndex(i)].is_replicate())
           atoms |= atom_bit(AtomIndex(i));
       if (decl_.kind == SyncKind::zero3 && persistent(p)) continue;
-      if (atoms) groups[{atoms, graph_.value(p).dtype}].push_back(p);
+      if (atoms) groups[{atoms, graph_.value(p).dtype, graph_.value(p).expert}].push_back(p);
     }
     return groups;
   }
@@ -327,18 +328,19 @@ class SyncPlanner {
     for (const GradientLeaf& leaf : leaves_)
       if (leaf.stage == u.stage && leaf.data &&
           std::find(u.members.begin(), u.members.end(), leaf.parameter) != u.members.end()) {
-        groups[{leaf.data, leaf.dtype}].push_back(&leaf);
+        groups[{leaf.data, leaf.dtype, leaf.expert}].push_back(&leaf);
         if (leaf.model) whole_first(leaf, anchor);
       }
     for (const auto& [key, leaves] : groups) {
+      const AtomSet atoms = std::get<AtomSet>(key);
       SyncCall call =
-          call_for(*leaves[0], SyncCall::Purpose::data, Collective::reduce_scatter, key.first);
+          call_for(*leaves[0], SyncCall::Purpose::data, Collective::reduce_scatter, atoms);
       for (size_t i = 0; i < graph_.atoms(); ++i)
-        if (contains(key.first, AtomIndex(i))) call.to[AtomIndex(i)] = Placement::S(0);
+        if (contains(atoms, AtomIndex(i))) call.to[AtomIndex(i)] = Placement::S(0);
       call.members.clear();
       for (const GradientLeaf* leaf : leaves) call.members.push_back(leaf->parameter);
-      call.elements = part(call.members, key.first);
-      call.shape = flat(call.elements * static_cast<Count>(graph_.mesh.size(key.first)));
+      call.elements = part(call.members, atoms);
+      call.shape = flat(call.elements * static_cast<Count>(graph_.mesh.size(atoms)));
       place_after(call, anchor);
       out_.calls.push_back(std::move(call));
     }

@@ -15,7 +15,6 @@ class Filling {
     for (const GradientLeaf& leaf : leaves) {
       if (!leaf.data) continue;
       leaves_[{leaf.stage, graph.value(leaf.parameter).name}] = {&leaf};
-      if (!graph.value(leaf.parameter).expert) dense_ = leaf.data;
     }
   }
 
@@ -24,7 +23,8 @@ class Filling {
     for (const auto& [key, found] : leaves_)  // what nobody registers comes last
       if (!found.taken) take({{key.second}, key.first, 0, 1});
     std::stable_sort(buckets_.begin(), buckets_.end(), [&](const Bucket& a, const Bucket& b) {
-      return std::tuple(a.leaves[0].stage, expert(a)) < std::tuple(b.leaves[0].stage, expert(b));
+      return std::tuple(a.leaves[0].stage, a.leaves[0].expert) <
+             std::tuple(b.leaves[0].stage, b.leaves[0].expert);
     });
     return std::move(buckets_);
   }
@@ -35,12 +35,7 @@ class Filling {
     bool taken = false;
   };
   // Gradients of one kind fill one buffer; a table of two stages has buckets of its own.
-  using Kind = std::tuple<int, AtomSet, DType, DType, bool>;
-
-  // With ranks of their own: without expert parallelism they are like others.
-  bool expert(const Bucket& b) const {
-    return graph_.value(b.leaves[0].parameter).expert && b.leaves[0].data != dense_;
-  }
+  using Kind = std::tuple<int, bool, AtomSet, DType, DType, bool>;
 
   void take(const RegisteredDecl& registered) {
     std::vector<const GradientLeaf*> leaves;
@@ -51,8 +46,8 @@ class Filling {
       }
     if (leaves.empty()) return;  // frozen
     const GradientLeaf& first = *leaves[0];
-    const Kind kind{first.stage, first.data, first.dtype, first.stored,
-                    decl_.tied_alone && first.tied};
+    const Kind kind{first.stage, first.expert, first.data,
+                    first.dtype, first.stored, decl_.tied_alone && first.tied};
     const auto [open, fresh] = open_.emplace(kind, buckets_.size());
     if (fresh) buckets_.emplace_back();
     add(buckets_[open->second], leaves, static_cast<Count>(registered.parts));
@@ -80,7 +75,6 @@ class Filling {
   const Graph& graph_;
   const GradientSyncDecl& decl_;
   std::map<std::pair<int, std::string>, Found> leaves_;
-  AtomSet dense_ = 0;
   std::map<Kind, size_t> open_;
   std::vector<Bucket> buckets_;
 };

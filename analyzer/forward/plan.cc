@@ -8,6 +8,7 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/forward/modes.h"
+#include "analyzer/graph/passes.h"
 #include "analyzer/graph/placements.h"
 
 namespace s2t {
@@ -188,13 +189,22 @@ class ForwardPlanner {
          "", "routing-axis"});
   }
 
+  // The atoms over which the tokens of a dispatch are sharded, or were before they were gathered.
+  AtomSet tokens_over(const Op& op, const OpPlan& plan) const {
+    const Value& x = graph_.value(op.inputs[0]);
+    if (op.redistributes() || !passes_gradient(op) || x.leaf())
+      return plan.result_ports[0].sharding(1);
+    const Op& gather = graph_.op(x.producer);
+    return out_.layouts[(gather.redistributes() ? gather.inputs : op.inputs)[0].at()].sharding(0);
+  }
+
   void resolve_routing(const Op& op, const OpPlan& plan) {
     const Value& buffer = graph_.value(op.outputs[0]);
     if (!buffer.routing) return;
     const size_t r = *buffer.routing;
-    out_.routing_tokens[r] = plan.result_ports[0].sharding(1);
-    const Shape local = local_shape(buffer.shape, plan.result_ports[0], graph_.mesh);
-    const auto tokens = static_cast<Count>(local[1]);
+    out_.routing_tokens[r] = tokens_over(op, plan);
+    const int64_t blocks = graph_.mesh.size(out_.routing_tokens[r]);
+    const auto tokens = static_cast<Count>(buffer.shape[1] / blocks);
     const auto [first, fresh] = tokens_routed_.emplace(r, std::pair(op.name, tokens));
     if (!fresh && first->second.second != tokens) {
       diagnostics_.add({op.pointer + "/routing",
@@ -205,12 +215,10 @@ class ForwardPlanner {
                         "Give each its own row of \"routing\".", "routing-rows"});
       return;
     }
-    const auto error =
-        route(out_.routings[r], graph_.routing_requests[r], static_cast<Count>(local[1]));
+    const auto error = route(out_.routings[r], graph_.routing_requests[r], tokens);
     if (error)
       diagnostics_.add({graph_.routing_pointers[r] + error->where, error->why, "",
-                        fmt::format("Each source rank holds {} tokens.", local[1]),
-                        "routing-rows"});
+                        fmt::format("Each source rank holds {} tokens.", tokens), "routing-rows"});
     else if (out_.routings[r].dropped > 0)
       out_.remarks.push_back(
           {"tokens-dropped", fmt::format("routing {}: {} rows are over capacity and "

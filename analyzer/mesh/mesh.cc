@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/mesh/family.h"
 
 namespace s2t {
 namespace {
@@ -218,41 +219,48 @@ int64_t Mesh::group_count(const Family& family) const {
 
 namespace {
 
-// Axes that tile a set of atoms, those of one factorisation (and their parts) before the other's;
-// takes from `rest` what they cover.
-std::vector<bool> tiles(const std::vector<Axis>& axes, bool expert_first, AtomSet& rest) {
-  std::vector<bool> taken(axes.size());
+// Axes that tile a set of atoms, the slowest first; those of one factorisation (and their parts) are
+// tried before the other's. Takes from `rest` what they cover.
+std::vector<const Axis*> tiles(const std::vector<Axis>& axes, bool expert_first, AtomSet& rest) {
+  std::vector<const Axis*> taken;
   for (const bool expert : {expert_first, !expert_first})
-    for (size_t i = 0; i < axes.size(); ++i) {
-      const AtomSet atoms = axes[i].atoms;
-      if (axes[i].expert != expert || atoms == 0 || (atoms & rest) != atoms) continue;
-      taken[i] = true;
-      rest &= ~atoms;
+    for (const Axis& axis : axes) {
+      if (axis.expert != expert || axis.atoms == 0 || (axis.atoms & rest) != axis.atoms) continue;
+      taken.push_back(&axis);
+      rest &= ~axis.atoms;
     }
+  const auto slowest = [](const Axis* axis) { return axis->atoms & (~axis->atoms + 1); };
+  std::sort(taken.begin(), taken.end(),
+            [&](const Axis* a, const Axis* b) { return slowest(a) < slowest(b); });
   return taken;
 }
 
 }  // namespace
 
-Family Mesh::family_of(AtomSet set) const {
-  for (const Axis& a : axes_)
+Family family_of(const Mesh& mesh, AtomSet set, bool expert) {
+  for (const Axis& a : mesh.axes())
+    if (expert && a.expert && a.atoms == set) return {a.name, {a.name}, set, {}};
+  for (const Axis& a : mesh.axes())
     if (a.atoms == set) return {a.name, {a.name}, set, {}};
-  // Tile it with the dense axes first; if that leaves atoms over, with the expert ones first (ep that
-  // reaches over tp). What neither covers is named by its atom.
+  // Tile it with the axes that are meant first; if that leaves atoms over, with the others first (ep
+  // that reaches over tp). What neither covers is named by its atom.
   Family family{"", {}, set, {}};
   AtomSet rest = set, other = set;
-  std::vector<bool> taken = tiles(axes_, false, rest);
-  if (const auto expert_first = tiles(axes_, true, other); rest && !other) {
-    taken = expert_first;
+  std::vector<const Axis*> taken = tiles(mesh.axes(), expert, rest);
+  if (const auto others_first = tiles(mesh.axes(), !expert, other); rest && !other) {
+    taken = others_first;
     rest = 0;
   }
-  for (size_t i = 0; i < axes_.size(); ++i)
-    if (taken[i]) family.axes.push_back(axes_[i].name);
-  for (size_t i = 0; i < atoms_.size(); ++i)
+  for (const Axis* axis : taken) family.axes.push_back(axis->name);
+  for (size_t i = 0; i < mesh.atoms().size(); ++i)
     if (contains(rest, AtomIndex(i))) family.axes.push_back(fmt::format("atom{}", i));
   for (const std::string& name : family.axes)
     family.name += (family.name.empty() ? "" : "-") + name;
   return family;
+}
+
+Family Mesh::family_of(AtomSet set) const {
+  return s2t::family_of(*this, set, false);
 }
 
 // Whatever the number of ranks: atoms that follow each other are one digit.

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "analyzer/base/text.h"
+#include "analyzer/forward/expert_role.h"
+#include "analyzer/mesh/family.h"
 
 namespace s2t {
 
@@ -34,16 +36,9 @@ size_t Emitter::family(const Family& f) {
   return it->second;
 }
 
-Family Emitter::family_of(AtomSet atoms, bool prefer_expert) const {
-  if (prefer_expert)
-    for (const Axis& axis : graph_.mesh.axes())
-      if (axis.expert && axis.atoms == atoms) return {axis.name, {axis.name}, atoms, {}};
-  return graph_.mesh.family_of(atoms);
-}
-
 size_t Emitter::family(AtomSet atoms, bool prefer_expert) {
   const auto [at, fresh] = family_of_atoms_.try_emplace({atoms, prefer_expert});
-  if (fresh) at->second = family(family_of(atoms, prefer_expert));
+  if (fresh) at->second = family(family_of(graph_.mesh, atoms, prefer_expert));
   return at->second;
 }
 
@@ -74,7 +69,7 @@ Event Emitter::base_event(TensorId value, const Step& step, const Context& conte
   e.phase = context.phase;
   e.op = *step.collective;
   e.combiner = step.combiner;
-  e.family = family(step.atoms, v.routing.has_value() || v.expert);
+  e.family = family(step.atoms, moves_among_experts(graph_, forward_, value));
   e.tensor = v.name;
   // What the producer left Partial is the producer's to reduce, forward and backward; any other
   // step belongs to the op that wants the value differently.
@@ -270,7 +265,7 @@ std::string Emitter::tied_name(const Family& f) const {
 }
 
 std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
-  Family f = family_of(call.atoms, call.expert);
+  Family f = family_of(graph_.mesh, call.atoms, call.expert);
   if (!call.pipeline_members.empty()) {
     f.members = call.pipeline_members;
     if (f.members.size() == static_cast<size_t>(program_.pipeline_ranks)) f.members.clear();
@@ -318,7 +313,7 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
 
 Event Emitter::stated(const StatedCall& call) {
   const CallDecl& decl = call.decl;
-  const Family f = family_of(call.atoms, call.expert);
+  const Family f = family_of(graph_.mesh, call.atoms, call.expert);
   Event e;
   e.phase = decl.when == CallDecl::When::forward        ? Phase::forward
             : decl.when == CallDecl::When::synchronised ? Phase::grad_sync

@@ -37,7 +37,6 @@ class Emitter {
 
  private:
   size_t family(const Family& family);
-  Family family_of(AtomSet atoms, bool prefer_expert) const;
   size_t family(AtomSet atoms, bool prefer_expert);
   std::string tied_name(const Family& f) const;
   size_t cause(Cause cause);

@@ -31,13 +31,13 @@ void append(GradientBucket& bucket, size_t i, const Leaf& leaf) {
 std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
                                               const std::vector<Leaf>& leaves,
                                               const std::vector<size_t>& taken) {
-  using Kind = std::tuple<AtomSet, DType, DType, bool>;
+  using Kind = std::tuple<bool, AtomSet, DType, DType, bool>;
   std::map<Kind, GradientBucket> open;
   std::map<Kind, size_t> closed;
   std::vector<GradientBucket> buckets, rest;
   for (const size_t i : taken) {
     const Leaf& leaf = leaves[i];
-    const Kind kind{leaf.data, leaf.dtype, leaf.stored, sync.tied_alone && leaf.tied};
+    const Kind kind{leaf.expert, leaf.data, leaf.dtype, leaf.stored, sync.tied_alone && leaf.tied};
     GradientBucket& bucket = open[kind];
     append(bucket, i, leaf);
     bucket.ready = leaf.ready;
@@ -66,8 +66,10 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
     const size_t before = buckets.size();
     for (const size_t i : buffer) {
       auto same = std::find_if(
-          buckets.begin() + static_cast<long>(before), buckets.end(),
-          [&](const GradientBucket& b) { return leaves[b.leaves[0]].data == leaves[i].data; });
+          buckets.begin() + static_cast<long>(before), buckets.end(), [&](const GradientBucket& b) {
+            const Leaf& first = leaves[b.leaves[0]];
+            return first.data == leaves[i].data && first.expert == leaves[i].expert;
+          });
       if (same == buckets.end()) same = buckets.insert(same, {{}, {}, 0, true, when});
       append(*same, i, leaves[i]);
     }
@@ -120,7 +122,7 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
   std::map<std::string, size_t> of_name;
   for (const size_t i : taken) of_name[graph.value(leaves[i].parameter).name] = i;
   using Buffer = std::vector<GradientBucket>;  // the last one is open unless closed
-  std::map<std::tuple<AtomSet, DType, DType>, Buffer> buffers;
+  std::map<std::tuple<bool, AtomSet, DType, DType>, Buffer> buffers;
   std::vector<RegisteredDecl> order(sync.registered.rbegin(), sync.registered.rend());
   std::map<std::string, size_t> rest = of_name;
   for (const RegisteredDecl& parameter : order)
@@ -134,7 +136,7 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
     if (members.empty()) continue;
     const Leaf& leaf = leaves[members[0]];
     const bool alone = sync.tied_alone && leaf.tied;
-    Buffer& buffer = buffers[{leaf.data, leaf.dtype, leaf.stored}];
+    Buffer& buffer = buffers[{leaf.expert, leaf.data, leaf.dtype, leaf.stored}];
     if (buffer.empty() || buffer.back().closed || alone) buffer.emplace_back();
     GradientBucket& bucket = buffer.back();
     append(bucket, parameter, sync.parameter_multiple, members, leaves);
@@ -143,12 +145,9 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
                                              static_cast<Count>(*sync.bucket_bytes));
   }
   std::vector<GradientBucket> dense, expert;
-  AtomSet shared = 0;
-  for (const size_t i : taken)
-    if (!graph.value(leaves[i].parameter).expert) shared = leaves[i].data;
   for (auto& [kind, buffer] : buffers)
     for (GradientBucket& bucket : buffer)
-      (std::get<0>(kind) == shared ? dense : expert).push_back(std::move(bucket));
+      (std::get<0>(kind) ? expert : dense).push_back(std::move(bucket));
   dense.insert(dense.end(), expert.begin(), expert.end());
   return dense;
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "analyzer/forward/expert_role.h"
 #include "runtime/run/shard.h"
 
 namespace s2t {
@@ -252,7 +253,7 @@ Tensor Exchange::local_step(TensorId value, const Tensor& local, const Step& s) 
 // Every rank hands over blocks of the same, rounded-up size.
 Tensor Exchange::dense(TensorId value, const Tensor& local, const Step& s, const Tag& tag) {
   const Value& v = graph_.value(value);
-  const Family family = family_over(graph_, s.atoms, v.expert);
+  const Family family = family_over(graph_, s.atoms, moves_among_experts(graph_, forward_, value));
   const int64_t n = graph_.mesh.size(s.atoms);
   const Shape after = region_of(v.shape, s.after, graph_.mesh, rank_).size;
   const Shape block = local_shape(v.shape, s.after, graph_.mesh);

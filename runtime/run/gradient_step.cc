@@ -57,7 +57,7 @@ void GradientSync::gather_updates_at_once() {
     if (!leaf.data) continue;
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
       const Leaf& first = leaves_[group[0]];
-      return first.stage == leaf.stage && first.data == leaf.data &&
+      return first.stage == leaf.stage && first.data == leaf.data && first.expert == leaf.expert &&
              graph_.value(first.parameter).dtype == graph_.value(leaf.parameter).dtype;
     });
     if (same == groups.end())

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "analyzer/forward/expert_role.h"
+#include "analyzer/mesh/family.h"
 #include "runtime/tape/functions.h"
 
 namespace s2t {
@@ -40,7 +42,7 @@ class Collector {
   void steps(TensorId value, const std::vector<Step>& steps) {
     for (const Step& s : steps)
       if (s.collective && graph_.mesh.size(s.atoms) > 1)
-        add(family_over(graph_, s.atoms, graph_.value(value).routing.has_value()));
+        add(family_over(graph_, s.atoms, moves_among_experts(graph_, forward_, value)));
   }
 
   // What bringing home the gradient of each operand may need, whichever way it comes in.
@@ -95,9 +97,7 @@ class Collector {
 }  // namespace
 
 Family family_over(const Graph& graph, AtomSet atoms, bool expert) {
-  for (const Axis& axis : graph.mesh.axes())
-    if (expert && axis.expert && axis.atoms == atoms) return {axis.name, {axis.name}, atoms, {}};
-  return graph.mesh.family_of(atoms);
+  return family_of(graph.mesh, atoms, expert);
 }
 
 namespace {

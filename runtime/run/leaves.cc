@@ -28,6 +28,7 @@ Leaf make_leaf(const Graph& graph, TensorId p, int stage, const Layout& held) {
   Leaf leaf;
   leaf.parameter = p;
   leaf.stage = stage;
+  leaf.expert = v.expert;
   leaf.tied = family_of_tied(graph, p).has_value();
   leaf.held = leaf.after = held;
   leaf.dtype = graph.sync.dtype.value_or(v.dtype);

@@ -28,6 +28,7 @@ struct Leaf {
   std::vector<Stretch> owned;  // of `total`; empty: all
   Layout after;                // how `total` is held
   bool tied = false;           // other stages have this parameter too
+  bool expert = false;         // reduced in groups of the experts, whichever ranks these hold
 };
 
 // Those of one stage, in the order of the parameters, given the ops whose backward will run.

@@ -93,9 +93,10 @@ void Parameters::add_unit(const std::vector<std::string>& names, int stage, bool
 }
 
 void Parameters::gather(const Unit& unit, const Tag& tag) {
-  std::map<std::pair<AtomSet, DType>, std::vector<TensorId>> groups;
+  std::map<std::tuple<AtomSet, DType, bool>, std::vector<TensorId>> groups;
   for (const TensorId p : unit.members)
-    if (sharded(p)) groups[{shards_over(p), graph_.value(p).dtype}].push_back(p);
+    if (sharded(p))
+      groups[{shards_over(p), graph_.value(p).dtype, graph_.value(p).expert}].push_back(p);
   for (const auto& [key, members] : groups) gather_together(members, tag);
 }
 

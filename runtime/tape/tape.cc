@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "analyzer/graph/passes.h"
+
 namespace s2t {
 namespace {
 
@@ -171,18 +173,20 @@ Gradient Tape::bring_home(TensorId value, const Pending& pending, const Layout& 
 }
 
 // One gradient, held as the producer takes it. A pin hands a replica's gradient through as it is.
-Gradient Tape::settle(TensorId value, std::vector<Pending> pending, bool passes_through) {
+Gradient Tape::settle(TensorId value, std::vector<Pending> pending, const Op* producer) {
   const Layout& produced = forward_.layouts[value.at()];
   std::optional<Gradient> total;
   for (const Pending& p : pending) {
     Layout home = home_of(graph_, produced, p.gradient.held);
-    for (size_t i = 0; passes_through && i < graph_.atoms(); ++i) {
+    for (size_t i = 0; producer && passes_gradient(*producer) && i < graph_.atoms(); ++i) {
       const AtomIndex a(i);
       const Placement held = p.gradient.held[a];
       const bool agree = std::all_of(pending.begin(), pending.end(), [&](const Pending& other) {
         return other.gradient.held[a] == held;
       });
       if (produced[a].is_replicate() && agree && !held.is_shard()) home[a] = held;
+      if (adds_gradients(*producer) && producer->target[i] && produced[a].is_replicate())
+        home[a] = Placement::P();
     }
     Gradient g = bring_home(value, p, home);
     if (total)
@@ -202,7 +206,7 @@ void Tape::run_backward(size_t n) {
   for (size_t r = 0; r < op.outputs.size(); ++r) {
     const auto it = pending_.find(op.outputs[r]);
     if (it == pending_.end()) continue;
-    Gradient g = settle(op.outputs[r], std::move(it->second), op.redistributes());
+    Gradient g = settle(op.outputs[r], std::move(it->second), &op);
     pending_.erase(it);
     held = g.held;
     if (!node.local) leaf_gradients_[op.outputs[r]] = g;  // to be sent back
@@ -216,7 +220,7 @@ void Tape::run_backward(size_t n) {
   if (around_.after_backward) around_.after_backward(node.op);
   for (const TensorId t : finished)
     if (!graph_.value(t).parameter) {
-      leaf_gradients_[t] = settle(t, std::move(pending_[t]), false);
+      leaf_gradients_[t] = settle(t, std::move(pending_[t]), nullptr);
       pending_.erase(t);
     }
 }
@@ -266,7 +270,7 @@ void Tape::contribute(const Node& node, std::vector<std::optional<Tensor>> made,
     if (wants(node, i)) {
       add(op.inputs[i], std::move(g), node.operands[i].through);
     } else {  // a fused linear reduces its input's gradient, needed or not
-      settle(op.inputs[i], {{std::move(g), node.operands[i].through}}, false);
+      settle(op.inputs[i], {{std::move(g), node.operands[i].through}}, nullptr);
     }
   }
 }

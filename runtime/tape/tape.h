@@ -98,7 +98,7 @@ class Tape {
   Tensor keep_for_later(int conversion, Tensor value, std::span<const Step> steps);
   bool wants(const Node& node, size_t operand) const;
   void add(TensorId value, Gradient gradient, int through);
-  Gradient settle(TensorId value, std::vector<Pending> pending, bool passes_through);
+  Gradient settle(TensorId value, std::vector<Pending> pending, const Op* producer);
   Gradient bring_home(TensorId value, const Pending& pending, const Layout& home);
   void run_backward(size_t node);
   void gather_again(Node& node);

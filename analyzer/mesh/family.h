@@ -1,0 +1,16 @@
+// Which process group family a set of atoms means: that of the dense axes, or that of the experts'.
+//
+// Groups of dense and of expert axes are different groups even where they hold the same ranks, as
+// with edp and dp where etp x ep = tp x cp. Not known here: who communicates over them.
+#pragma once
+
+#include "analyzer/mesh/mesh.h"
+
+namespace s2t {
+
+// Named after the axis with exactly these atoms, else after the axes that tile it, the slowest
+// first: "dp-tp", "ep-etp". `expert`: axes of the experts are meant and come first; otherwise the
+// dense ones do.
+Family family_of(const Mesh& mesh, AtomSet set, bool expert);
+
+}  // namespace s2t
