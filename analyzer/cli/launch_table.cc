@@ -180,12 +180,13 @@ class Reader {
       return given(flag) ? seen_.at(flag) : otherwise;
     };
     const double coefficient = std::strtod(value("--moe-aux-loss-coeff", "0").c_str(), nullptr);
-    if (coefficient != 0 && value("--moe-router-load-balancing-type", "aux_loss") == "aux_loss")
-      out_.changes.push_back("moe_balancing=aux_loss");
-    if (!given("--moe-token-dispatcher-type") && given("--expert-model-parallel-size"))
-      not_predicted("no --moe-token-dispatcher-type",
-                    "Megatron's default, allgather, gathers the tokens of all experts' ranks; "
-                    "alltoall is predicted");
+    const std::string balancing = value("--moe-router-load-balancing-type", "aux_loss");
+    for (const char* known : {"aux_loss", "seq_aux_loss", "global_aux_loss"})
+      if (coefficient != 0 && balancing == known)
+        out_.changes.push_back("moe_balancing=" + balancing);
+    for (const char* known : {"alltoall", "allgather", "flex"})  // allgather is Megatron's default
+      if (value("--moe-token-dispatcher-type", "allgather") == std::string(known))
+        out_.changes.push_back(std::string("moe_dispatcher=") + known);
     const bool bias = given("--moe-router-enable-expert-bias");
     if (a_->experts->balanced_by_bias && !bias) out_.changes.push_back("expert_bias=none");
     if (!a_->experts->balanced_by_bias && bias)

@@ -78,11 +78,15 @@ constexpr ProfileSwitch kSwitches[] = {
     {"batch_broadcast", "tp none",
      "the first rank of tp hands each microbatch to the others, or everybody reads it"},
     {"attention_mask", "none broadcast", "a mask of sequence x sequence is handed out with it"},
+    {"moe_dispatcher", "alltoall allgather flex",
+     "rows travel to the ranks of their experts, or all ranks get all tokens; flex (kernels of "
+     "DeepEP) is not predicted"},
     {"moe_counts", "all_gather none", "ranks tell each other how many rows each expert gets"},
     {"moe_probs", "all_to_all none",
      "weights of routed rows travel to the experts, or stay and weigh what comes back"},
-    {"moe_balancing", "none aux_loss",
-     "a balancing loss adds up the tokens per expert over the ranks that share a sample"},
+    {"moe_balancing", "none aux_loss seq_aux_loss global_aux_loss",
+     "a balancing loss adds up the tokens per expert over the ranks that share a sample, for each "
+     "sample of the microbatch apart, or over all ranks"},
     {"grad_norm", "step none", "the norm of all gradients is added up over the ranks"},
     {"loss_scaling", "fp16 none", "ranks agree whether any fp16 gradient overflowed"},
     {"step_statistics", "step none", "stages agree that the step succeeded, and on its norm"},
@@ -143,6 +147,9 @@ constexpr ProfileSetting kMegatron[] = {
     {"attention_mask", "broadcast",
      "training/arguments.py: the data loader makes one unless "
      "--no-create-attention-mask-in-dataloader"},
+    {"moe_dispatcher", "alltoall",
+     "transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher; training/arguments.py has "
+     "allgather by default"},
     {"moe_counts", "all_gather",
      "transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: over ep x etp"},
     {"moe_probs", "all_to_all",

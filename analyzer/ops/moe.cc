@@ -9,6 +9,10 @@ namespace {
 // expert-sharded is the all-to-all.
 constexpr AttributeDef kRouting[] = {
     {"routing", AttributeType::text, true, "row of the model's \"routing\""}};
+constexpr AttributeDef kTaken[] = {
+    {"routing", AttributeType::text, true, "row of the model's \"routing\""},
+    {"gathered", AttributeType::boolean, false,
+     "the tokens were gathered before; their gradient goes back as it comes, a part on each rank"}};
 constexpr CompositeStep kRouter[] = {{"linear", "x w", "logits"}, {"softmax", "logits", "route"}};
 
 constexpr OpDef kOps[] = {
@@ -23,7 +27,7 @@ constexpr OpDef kOps[] = {
      .linear = "{x}",
      .saved = "x<-route",
      .stop = "route",
-     .attributes = kRouting,
+     .attributes = kTaken,
      .summary = "copies each token to the experts it is routed to"},
     {.name = "moe_expert",
      .family = "moe",
@@ -47,7 +51,7 @@ constexpr OpDef kOps[] = {
      .family = "moe",
      .rule = "route[s e] -> probs[e s]",
      .linear = "{route}",
-     .attributes = kRouting,
+     .attributes = kTaken,
      .summary = "the weights of routed rows, to travel beside them"},
     {.name = "moe_weigh",
      .family = "moe",

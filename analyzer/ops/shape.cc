@@ -9,7 +9,9 @@ constexpr AttributeDef kReshape[] = {
     {"rule", AttributeType::text, true, "index line, e.g. \"x[b s (h d)] -> y[b h s d]\""},
     {"sizes", AttributeType::sizes, false, "sizes of factors that the operand leaves open"}};
 constexpr AttributeDef kRedistribute[] = {
-    {"layout", AttributeType::layout, true, "placements the result must have"}};
+    {"layout", AttributeType::layout, true, "placements the result must have"},
+    {"gathered", AttributeType::boolean, false,
+     "each rank uses a part of the result: the gradient is a sum of terms"}};
 
 constexpr OpDef kOps[] = {
     {.name = "reshape",

@@ -42,6 +42,22 @@ Architecture mixtral() {
   return a;
 }
 
+// Latents, a dense layer, a shared expert.
+Architecture deepseek() {
+  Architecture a = mixtral();
+  a.family = a.name = "deepseek_v3";
+  a.kv_heads = 4;
+  a.experts->first_dense = 1;
+  a.experts->shared_ffn = 24;
+  a.latent = LatentAttention{};
+  a.latent->q_rank = 8;
+  a.latent->kv_rank = 8;
+  a.latent->nope_dim = 4;
+  a.latent->rope_dim = 2;
+  a.latent->v_dim = 4;
+  return a;
+}
+
 Architecture gpt2() {
   Architecture a = gpt(2, 16, 4);
   a.family = a.name = "gpt2";
@@ -190,6 +206,61 @@ const std::vector<Case> kCases{
      },
      {"gradient_sync=overlapped", "bucket_size=500", "expert_parameters=grouped"}},
     {"megatron_mixtral_one_bucket", mixtral, [](Plan& p) { p.dp = 4, p.ep = 2, p.zero = 1; }, {}},
+    // Experts over ranks of tp: their data-parallel groups hold the same ranks as the dense ones.
+    {"megatron_mixtral_experts_over_tp",
+     mixtral,
+     [](Plan& p) {
+       p.tp = p.dp = p.ep = 2, p.etp = 1, p.sp = true;
+       two_microbatches(p);
+     },
+     {}},
+    {"megatron_mixtral_experts_over_tp_zero1",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = p.ep = 2, p.etp = 1, p.sp = true, p.zero = 1; },
+     {"gradient_sync=overlapped", "bucket_size=900"}},
+    {"megatron_mixtral_whole_experts",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = 2, p.etp = 1, p.sp = true; },
+     {}},
+    {"megatron_mixtral_ordinary_experts",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = 2, p.sp = true; },
+     {}},
+    {"megatron_mixtral_split_experts",
+     mixtral,
+     [](Plan& p) {
+       p.tp = p.dp = p.ep = 2, p.sp = true, p.micro_batch = 2;
+       two_microbatches(p);
+     },
+     {"moe_balancing=seq_aux_loss"}},
+    {"megatron_mixtral_gathered_tokens",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 4, p.ep = 2;
+       two_microbatches(p);
+     },
+     {"moe_dispatcher=allgather", "moe_balancing=global_aux_loss"}},
+    {"megatron_mixtral_gathered_split_experts",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = p.ep = 2, p.sp = true; },
+     {"moe_dispatcher=allgather"}},
+    {"megatron_mixtral_gathered_ordinary_experts",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = 2, p.sp = true, p.zero = 1; },
+     {"moe_dispatcher=allgather"}},
+    {"megatron_mixtral_gathered_experts_over_tp",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = p.ep = 2, p.etp = 1, p.sp = true; },
+     {"moe_dispatcher=allgather"}},
+    {"megatron_mixtral_capacity", mixtral, [](Plan& p) { p.dp = p.ep = 2; }, {"expert_capacity=1"}},
+    {"megatron_deepseek_shared",
+     deepseek,
+     [](Plan& p) { p.tp = p.dp = p.ep = 2, p.sp = true; },
+     {}},
+    {"megatron08_mixtral_cp2_ep2",
+     mixtral,
+     [](Plan& p) { p.cp = 2, p.dp = 4, p.ep = 2; },
+     {"context_parallel=all_gather"}},
     {"megatron08_llama_tp2_pp2_dp2",
      llama,
      [](Plan& p) {

@@ -72,14 +72,16 @@ std::string shared_rotation(ModelBuilder& b, const std::string& n) {
 Heads latent_heads(ModelBuilder& b, const std::string& n) {
   const LatentAttention& l = *b.a.latent;
   const int64_t query = l.nope_dim + l.rope_dim;
-  if (l.q_rank == 0) b.gathered_again(n);
-  const std::string from = l.q_rank > 0 ? latent(b, n, "q", l.q_rank) : n;
+  // In the order of the source, which gathers the shared rotation first and reduces its gradient
+  // last.
+  const std::string rotation = shared_rotation(b, n);
+  const std::string from = l.q_rank > 0 ? latent(b, n, "q", l.q_rank) : column_input(b, n, "q.in");
   const std::string q =
       b.op("rope", "q.rope", {up(b, from, "q", query, l.q_rank > 0 ? l.q_rank : b.a.hidden)});
   const std::string kv = latent(b, n, "kv", l.kv_rank);
   const std::string k = up(b, kv, "k", l.nope_dim, l.kv_rank);
   const std::string v = up(b, kv, "v", l.v_dim, l.kv_rank);
-  return {q, b.op("concat", "k.both", {k, shared_rotation(b, n)}), v};
+  return {q, b.op("concat", "k.both", {k, rotation}), v};
 }
 
 // --- the core ------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ std::string experts(ModelBuilder& b, const std::string& n);
 // --- parts of blocks -----------------------------------------------------------------------------
 
 std::string norm(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t width);
+// What column linears read of a value that others read too: under sequence parallelism its gradient
+// is reduced in their backward, before the others have theirs.
+std::string column_input(ModelBuilder& b, const std::string& x, const std::string& suffix);
 // Output features are split over tp.
 std::string column(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
                    bool bias);

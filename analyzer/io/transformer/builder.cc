@@ -12,8 +12,11 @@ int64_t ModelBuilder::vocabulary() const {
 
 bool ModelBuilder::has_axis(const std::string& name) const {
   const auto in = [&](const std::vector<AxisDecl>& axes) {
-    return std::any_of(axes.begin(), axes.end(),
-                       [&](const AxisDecl& axis) { return axis.name == name; });
+    return std::any_of(axes.begin(), axes.end(), [&](const AxisDecl& axis) {
+      return axis.name == name ||
+             std::any_of(axis.parts.begin(), axis.parts.end(),
+                         [&](const AxisDecl& part) { return part.name == name; });
+    });
   };
   return in(model.mesh.axes) || in(model.mesh.expert_axes);
 }

@@ -53,6 +53,12 @@ class ModelBuilder {
   // Where the tokens between two blocks lie over tp: split under sequence parallelism.
   std::string tokens() const { return p.sequence_parallel() ? "S(0)" : "R"; }
 
+  // Whether experts are no ordinary parameters, but reduced over expert data-parallel ranks with an
+  // optimizer of their own.
+  bool experts_apart() const {
+    return a.experts.has_value() && (p.ep > 1 || p.expert_tp() != p.tp);
+  }
+
   // Entries for axes that the mesh does not have are left out.
   LayoutDecl layout(const Placements& placements, const std::string& of) const;
 

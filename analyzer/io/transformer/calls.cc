@@ -78,22 +78,27 @@ std::vector<std::string> all_axes(const ModelBuilder& b) {
   return axes;
 }
 
-// Dense and expert parameters have optimizers of their own; with sharded optimizers both reduce
-// over all ranks, and once is enough.
+// Dense and expert parameters have optimizers of their own. Each looks for overflows; the norm is
+// taken once if sharded optimizers make both reduce over all ranks.
 void gradient_statistics(ModelBuilder& b) {
   const auto when = CallDecl::When::before_update;
   const bool sharded = b.p.zero > 0;
   const std::vector<std::string> dense =
       sharded ? all_axes(b) : std::vector<std::string>{"tp", "pp"};
+  const std::vector<std::string> of_experts =
+      sharded ? dense : std::vector<std::string>{"etp", "ep", "pp"};
+  const auto add = [&](const char* name, Combiner combiner, bool experts, const char* why) {
+    b.model.calls.push_back(scalar(name, combiner, dense, when, why));
+    if (experts)
+      b.model.calls.push_back(
+          scalar(std::string(name) + ".experts", combiner, of_experts, when, why));
+  };
   if (b.p.dtype == DType::f16 && b.profile.is("loss_scaling", "fp16"))
-    b.model.calls.push_back(scalar("found_inf", Combiner::max, dense, when,
-                                   "one overflow anywhere skips the step everywhere"));
-  if (!b.profile.is("grad_norm", "step")) return;
-  const char* why = "every rank has the squares of its own gradients; clipping needs all of them";
-  b.model.calls.push_back(scalar("grad_norm", Combiner::sum, dense, when, why));
-  if (b.a.experts && !sharded)
-    b.model.calls.push_back(
-        scalar("grad_norm.experts", Combiner::sum, {"etp", "ep", "pp"}, when, why));
+    add("found_inf", Combiner::max, b.experts_apart(),
+        "one overflow anywhere skips the step everywhere");
+  if (b.profile.is("grad_norm", "step"))
+    add("grad_norm", Combiner::sum, b.experts_apart() && !sharded,
+        "every rank has the squares of its own gradients; clipping needs all of them");
 }
 
 void step_statistics(ModelBuilder& b) {

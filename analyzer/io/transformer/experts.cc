@@ -3,15 +3,23 @@
 namespace s2t {
 namespace {
 
+// Of each expert: replicated over edp, an axis of experts, even if no other axis of experts splits
+// it; or, where it is an ordinary parameter, placed on the dense axes. `split`: over its tensor
+// parallel ranks.
+std::string of_experts(ModelBuilder& b, const std::string& suffix, std::vector<int64_t> shape,
+                       const char* split) {
+  shape.insert(shape.begin(), b.a.experts->experts);
+  Placements apart{{"ep", "S(0)"}, {"edp", "R"}}, ordinary;
+  if (*split) apart.emplace_back("etp", split), ordinary.emplace_back("tp", split);
+  return b.parameter(suffix, shape, b.experts_apart() ? apart : ordinary);
+}
+
 std::string expert(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
                    int64_t in, const char* split) {
-  const Experts& e = *b.a.experts;
-  const std::string w =
-      b.parameter(suffix + ".weight", {e.experts, out, in}, {{"ep", "S(0)"}, {"etp", split}});
-  const std::string y = b.op("moe_expert", e.bias ? suffix + ".product" : suffix, {x, w});
-  if (!e.bias) return y;
-  return b.op("moe_bias", suffix,
-              {y, b.parameter(suffix + ".bias", {e.experts, out}, {{"ep", "S(0)"}})});
+  const bool bias = b.a.experts->bias;
+  const std::string w = of_experts(b, suffix + ".weight", {out, in}, split);
+  const std::string y = b.op("moe_expert", bias ? suffix + ".product" : suffix, {x, w});
+  return bias ? b.op("moe_bias", suffix, {y, of_experts(b, suffix + ".bias", {out}, "")}) : y;
 }
 
 std::string routed(ModelBuilder& b, std::string_view name, const std::string& suffix,
@@ -29,15 +37,11 @@ std::string router(ModelBuilder& b, const std::string& n) {
   return b.op("moe_router", "router", {n, b.parameter("router.weight", {experts, b.a.hidden})});
 }
 
-// Rows times their weights, which travelled as the rows did.
-std::string weighed(ModelBuilder& b, const std::string& rows, const std::string& route) {
-  return b.op("moe_weigh", "experts.weighed", {rows, routed(b, "moe_probs", "probs", {route})});
-}
-
 // Those that every token goes to, scaled by a gate of their own if they have one.
 std::string shared(ModelBuilder& b, const std::string& n) {
   const Experts& e = *b.a.experts;
-  const std::string y = feed_forward(b, n, "shared.", e.shared_ffn, false);
+  const std::string y =
+      feed_forward(b, column_input(b, n, "shared.in"), "shared.", e.shared_ffn, false);
   if (!e.shared_gate) return y;
   const std::string score =
       b.op("sigmoid", "shared.score", {duplicated(b, n, "shared.scale", 1, false)});
@@ -61,6 +65,8 @@ void declare_routing(ModelBuilder& b) {
   routing.pointer = "--ep";
 }
 
+// --- what is sent besides ------------------------------------------------------------------------
+
 CallDecl counts(const ModelBuilder& b, std::string name, Collective op,
                 std::vector<std::string> axes, std::string why) {
   CallDecl call;
@@ -71,21 +77,119 @@ CallDecl counts(const ModelBuilder& b, std::string name, Collective op,
   call.dtype = DType::i64;
   call.shape = {b.a.experts->experts};
   call.when = CallDecl::When::forward;
-  call.before = b.module + ".dispatch";
   call.why = std::move(why);
   return call;
 }
 
-// How many tokens each expert gets, for the balancing loss and for the exchange.
-void state_calls(ModelBuilder& b) {
-  if (b.profile.is("moe_balancing", "aux_loss"))
-    b.model.calls.push_back(counts(b, "balance", Collective::all_reduce, {"cp", "tp"},
-                                   "the balancing loss counts the tokens per expert of all ranks "
-                                   "that share a sample"));
-  if (b.profile.is("moe_counts", "all_gather"))
-    b.model.calls.push_back(counts(b, "counts", Collective::all_gather, {"ep", "etp"},
-                                   "every rank tells how many rows it has for each expert, so that "
-                                   "the others know what they receive"));
+// Tokens per expert that a balancing loss adds up: of a sample, of each sample of the microbatch, or
+// of all ranks.
+struct Balancing {
+  std::string_view value;
+  bool per_sample, everywhere;
+};
+constexpr Balancing kBalancing[] = {
+    {"aux_loss", false, false}, {"seq_aux_loss", true, false}, {"global_aux_loss", false, true}};
+
+// `before`: the op with which the exchange begins.
+void balance(ModelBuilder& b, const std::string& before) {
+  for (const Balancing& row : kBalancing) {
+    if (!b.profile.is("moe_balancing", row.value)) continue;
+    std::vector<std::string> axes{"cp", "tp"};
+    if (row.everywhere) axes.emplace_back("dp");
+    CallDecl call = counts(b, "balance", Collective::all_reduce, axes,
+                           row.everywhere ? "the balancing loss counts the tokens per expert of "
+                                            "all ranks"
+                                          : "the balancing loss counts the tokens per expert of "
+                                            "all ranks that share a sample");
+    if (row.per_sample) call.shape[0] *= b.p.micro_batch;
+    call.before = before;
+    b.model.calls.push_back(std::move(call));
+  }
+}
+
+// Every expert gets exactly its capacity: nobody needs to be told.
+bool padded(const ModelBuilder& b) {
+  return b.profile.real("expert_capacity") > 0;
+}
+
+// --- dispatchers ---------------------------------------------------------------------------------
+
+// What the experts get, the weights of these rows ("" if they stay behind), and the routing by which
+// the results go back.
+struct Rows {
+  std::string rows, weights, route;
+};
+
+// `x` in another layout, which the ops that follow see.
+std::string placed(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                   const Placements& placements) {
+  OpDecl& decl = b.add_op("redistribute", suffix, {x});
+  decl.attributes["layout"] = {b.layout(placements, decl.pointer), decl.pointer};
+  return decl.name;
+}
+
+// Rows travel to the ranks of their experts, and all parts of an expert get the rows of all: the
+// rows and their weights are exchanged before either is gathered.
+Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& route) {
+  balance(b, b.module + ".dispatch");
+  if (b.profile.is("moe_counts", "all_gather") && !padded(b)) {
+    CallDecl call = counts(b, "counts", Collective::all_gather, {"ep", "etp"},
+                           "every rank tells how many rows it has for each expert, so that the "
+                           "others know what they receive");
+    call.before = b.module + ".dispatch";
+    b.model.calls.push_back(std::move(call));
+  }
+  Rows r{routed(b, "moe_dispatch", "dispatch", {n, route}), "", route};
+  if (b.profile.is("moe_probs", "all_to_all")) r.weights = routed(b, "moe_probs", "probs", {route});
+  if (b.p.ep == 1 || b.p.expert_tp() == 1) return r;
+  r.rows = placed(b, r.rows, "rows", {{"ep", "S(0)"}});
+  if (!r.weights.empty()) r.weights = placed(b, r.weights, "probs.rows", {{"ep", "S(0)"}});
+  return r;
+}
+
+// The tokens of the ranks that share the experts, on each of them. In the backward each has a part
+// of the gradient, which is reduced there and then.
+std::string gathered(ModelBuilder& b, const std::string& x, const std::string& suffix) {
+  if (b.p.ep * b.p.expert_tp() == 1) return x;
+  const std::string local = b.op("identity", suffix, {x});
+  const std::string all = placed(b, local, suffix + ".all", {{"ep", "R"}, {"etp", "R"}});
+  b.model.ops.back().attributes["gathered"] = {true, all};
+  return all;
+}
+
+std::string taken(ModelBuilder& b, std::string_view op, const std::string& suffix,
+                  std::vector<std::string> inputs) {
+  const std::string name = routed(b, op, suffix, std::move(inputs));
+  OpDecl& decl = b.model.ops.back();
+  if (b.p.ep > 1) decl.modes["ep"] = "split(e)";
+  decl.attributes["gathered"] = {true, decl.pointer};
+  return name;
+}
+
+// Every rank gets all tokens with all their weights, and takes the rows of its experts.
+Rows gathered_rows(ModelBuilder& b, const std::string& n, const std::string& route) {
+  const bool alone = b.p.ep * b.p.expert_tp() == 1;
+  const std::string first = b.module + (alone ? ".dispatch" : ".weights");
+  balance(b, first);
+  CallDecl map = counts(b, "map", Collective::all_gather, {"ep", "etp"},
+                        "every rank needs to know which experts the tokens of the others go to");
+  map.dtype = DType::boolean;
+  map.shape = {b.p.micro_batch * b.p.seq / (b.p.cp * b.p.tp), b.a.experts->experts};
+  map.before = first;
+  b.model.calls.push_back(std::move(map));
+  const std::string weights = gathered(b, route, "weights"), tokens = gathered(b, n, "tokens");
+  return {taken(b, "moe_dispatch", "dispatch", {tokens, weights}),
+          taken(b, "moe_probs", "probs", {weights}), weights};
+}
+
+// Back in the order of the tokens, each rank with its own.
+std::string combined(ModelBuilder& b, const std::string& down, const Rows& r, bool gathers) {
+  const std::string y =
+      routed(b, r.weights.empty() ? "moe_combine" : "moe_collect", "combine", {down, r.route});
+  if (!gathers) return y;
+  if (b.p.expert_tp() > 1) b.model.ops.back().modes["etp"] = "linear";
+  b.pin(y, {{"ep", "S(0)"}, {"etp", "S(0)"}});
+  return y;
 }
 
 }  // namespace
@@ -93,19 +197,20 @@ void state_calls(ModelBuilder& b) {
 std::string experts(ModelBuilder& b, const std::string& n) {
   const Experts& e = *b.a.experts;
   declare_routing(b);
-  b.gathered_again(n);
   const std::string route = router(b, n);
-  state_calls(b);
-  const std::string rows = routed(b, "moe_dispatch", "dispatch", {n, route});
-  const bool probs_travel = b.profile.is("moe_probs", "all_to_all");
-  const std::string gate = expert(b, rows, "experts.gate", e.ffn, b.a.hidden, "S(1)");
-  const std::string up = expert(b, rows, "experts.up", e.ffn, b.a.hidden, "S(1)");
-  std::string act = b.op(b.activation(), "experts.act", {gate, up});
-  if (probs_travel && !e.bias) act = weighed(b, act, route);
+  const bool gathers = b.profile.is("moe_dispatcher", "allgather");
+  const Rows r = gathers ? gathered_rows(b, n, route) : exchanged_rows(b, n, route);
+  const auto weighed = [&](const std::string& rows, bool here) {
+    return here && !r.weights.empty() ? b.op("moe_weigh", "experts.weighed", {rows, r.weights})
+                                      : rows;
+  };
+  const std::string gate = expert(b, r.rows, "experts.gate", e.ffn, b.a.hidden, "S(1)");
+  const std::string up = expert(b, r.rows, "experts.up", e.ffn, b.a.hidden, "S(1)");
+  const std::string act = weighed(b.op(b.activation(), "experts.act", {gate, up}), !e.bias);
   std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
-  if (!e.bias) b.pin(down, {{"etp", "S(1)"}});  // with a bias experts are whole
-  if (probs_travel && e.bias) down = weighed(b, down, route);
-  std::string y = routed(b, probs_travel ? "moe_collect" : "moe_combine", "combine", {down, route});
+  if (!e.bias && !gathers) b.pin(down, {{"etp", "S(1)"}});  // with a bias experts are whole
+  down = weighed(down, e.bias);
+  const std::string y = combined(b, down, r, gathers);
   return e.shared_ffn > 0 ? b.op("add", "sum", {y, shared(b, n)}) : y;
 }
 

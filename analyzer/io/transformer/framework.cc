@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "analyzer/base/text.h"
 
 namespace s2t {
 namespace {
@@ -98,6 +101,9 @@ class Limits {
   }
 
   void pipeline() {
+    refuse(p_.vpp > 1 && p_.pp == 2 && is("interleaved_p2p", "batched"), "--pp",
+           "2 pipeline ranks with model chunks and without overlapped messages", "more than 2",
+           "Or leave out --no-overlap-p2p-communication (interleaved_p2p=batched).");
     const bool torch = is("pipeline", "torch");
     refuse(torch && p_.vpp > 1, "--vpp", "model chunks", "1",
            "Its interleaved schedules exchange by time step, which is not modelled.");
@@ -117,13 +123,42 @@ class Limits {
     if (!a_.experts) return;
     refuse(!is("tensor_parallel", "optional_sequence") && p_.tp > 1, "--tp",
            "experts with tensor parallelism", "1", "megatron has it.");
-    refuse(is("expert_groups", "within_dp") && p_.tp > 1, "--tp", "experts with tensor parallelism",
-           "1, or --profile megatron");
+    if (is("expert_groups", "within_dp")) experts_within_dp();
+    refuse(is("moe_dispatcher", "flex"), "--set", "moe_dispatcher=flex", "alltoall or allgather",
+           "Its exchanges are kernels of DeepEP or HybridEP, no NCCL collectives.");
+    if (is("moe_dispatcher", "allgather")) gathered_tokens();
     if (is("expert_capacity", "none")) return;
     const double share = static_cast<double>(p_.seq * p_.micro_batch * a_.experts->top_k) /
                          static_cast<double>(a_.experts->experts);
     refuse(p_.seq > 0 && share * profile_.real("expert_capacity") <= 3, "--seq",
            "fewer than 4 rows for each expert", "4 or more, the least capacity");
+  }
+
+  void gathered_tokens() {
+    refuse(is("expert_groups", "within_dp"), "--set", "moe_dispatcher=allgather", "alltoall",
+           "This version gathers indices instead of a map, which is not modelled.");
+    refuse(a_.experts->bias, "--set", "moe_dispatcher=allgather with biases of experts",
+           "alltoall");
+    const std::vector<std::string> words = split_order(p_.order);
+    const auto place = [&](const char* axis) {
+      return std::find(words.begin(), words.end(), axis) - words.begin();
+    };
+    refuse(p_.ep > 1 && place("ep") > place("dp"), "--order",
+           quoted(p_.order) + " with moe_dispatcher=allgather", "ep before dp");
+  }
+
+  void experts_within_dp() {
+    refuse(p_.tp > 1, "--tp", "experts with tensor parallelism", "1, or --profile megatron");
+    refuse(p_.expert_tp() != p_.tp, "--etp",
+           fmt::format("experts split over {} ranks", p_.expert_tp()), "leave it out");
+    refuse(p_.dp % p_.ep != 0, "--ep",
+           fmt::format("{} ranks of experts within dp {}", p_.ep, p_.dp), "a divisor of dp");
+    const std::vector<std::string> words = split_order(p_.order);
+    const auto place = [&](const char* axis) {
+      return std::find(words.begin(), words.end(), axis) - words.begin();
+    };
+    refuse(p_.ep > 1 && std::abs(place("ep") - place("dp")) != 1, "--order", quoted(p_.order),
+           "ep next to dp");
   }
 
   const Architecture& a_;

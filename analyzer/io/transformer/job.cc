@@ -13,7 +13,12 @@ namespace {
 // A profile's words about ranks, as axes, the slowest first.
 class MeshBuilder {
  public:
-  MeshBuilder(const Architecture& a, const Plan& p) : a_(a), p_(p), order_(split_order(p.order)) {
+  MeshBuilder(const Architecture& a, const Plan& p, const Profile& profile)
+      : a_(a),
+        p_(p),
+        folded_(!profile.is("expert_groups", "within_dp")),
+        gathers_(profile.is("moe_dispatcher", "allgather")),
+        order_(split_order(p.order)) {
     std::reverse(order_.begin(), order_.end());
   }
 
@@ -23,10 +28,25 @@ class MeshBuilder {
     if (mesh.axes.empty()) mesh.axes.push_back({"dp", 1, AxisKind::data, {}, ""});
     if (!a_.experts) return mesh;
     for (const std::string& word : order_) add(mesh.expert_axes, expert(word));
+    if (gathers_) join(mesh.expert_axes);
     return mesh;
   }
 
  private:
+  // Tokens are gathered over both axes of experts at once.
+  static void join(std::vector<AxisDecl>& axes) {
+    for (size_t i = 0; i + 1 < axes.size(); ++i)
+      if (axes[i].name == "ep" && axes[i + 1].name == "etp") {
+        axes[i] = {"tp_ep",
+                   axes[i].size * axes[i + 1].size,
+                   AxisKind::model,
+                   {axes[i], axes[i + 1]},
+                   "--ep"};
+        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        return;
+      }
+  }
+
   static void add(std::vector<AxisDecl>& axes, AxisDecl axis) {
     if (axis.size > 1) axes.push_back(std::move(axis));
   }
@@ -39,8 +59,11 @@ class MeshBuilder {
     return {word, 1, AxisKind::data, {}, ""};
   }
 
-  // Experts fold over the tp, cp and dp ranks of a stage.
+  // Experts fold over the tp, cp and dp ranks of a stage; or they share those of a dp group, and
+  // everything else is as it is for dense parameters.
   AxisDecl expert(const std::string& word) const {
+    if (!folded_ && word == "dp") return {"edp", p_.dp / p_.ep, AxisKind::data, {}, "--dp"};
+    if (!folded_ && word != "ep") return dense(word);
     if (word == "pp") return {word, p_.pp, AxisKind::pipeline, {}, "--pp"};
     if (word == "tp") return {"etp", p_.expert_tp(), AxisKind::model, {}, "--etp"};
     if (word == "ep") return {word, p_.ep, AxisKind::data, {}, "--ep"};
@@ -50,6 +73,7 @@ class MeshBuilder {
 
   const Architecture& a_;
   const Plan& p_;
+  const bool folded_, gathers_;
   std::vector<std::string> order_;
 };
 
@@ -76,7 +100,7 @@ void set_pipeline(ModelBuilder& b) {
 
 void set_up_job(ModelBuilder& b) {
   b.model.name = b.a.name;
-  b.model.mesh = MeshBuilder(b.a, b.p).build();
+  b.model.mesh = MeshBuilder(b.a, b.p, b.profile).build();
   b.model.microbatches = b.p.microbatches();
   b.model.published_parameters = parameter_count(b.a);
   set_switches(b);

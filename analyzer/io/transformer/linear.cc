@@ -9,6 +9,13 @@ std::string norm(ModelBuilder& b, const std::string& x, const std::string& suffi
   return b.op(kOps[static_cast<size_t>(b.a.norm)], suffix, inputs);
 }
 
+std::string column_input(ModelBuilder& b, const std::string& x, const std::string& suffix) {
+  if (!b.p.sequence_parallel()) return x;
+  const std::string y = b.op("identity", suffix, {x});
+  b.gathered_again(y);
+  return y;
+}
+
 std::string column(ModelBuilder& b, const std::string& x, const std::string& suffix, int64_t out,
                    bool bias) {
   return column_from(b, x, suffix, out, b.a.hidden, bias);

@@ -1,0 +1,287 @@
+// Experts under Megatron: their groups, what their dispatchers send, how their gradients are
+// reduced. Bytes and order from megatron/core: transformer/moe/token_dispatcher.py, router.py,
+// distributed/param_and_grad_buffer.py, optimizer/.
+#include <gmock/gmock.h>
+
+#include "analyzer/graph/graph.h"
+#include "tests/analyzer/io/predicted.h"
+
+namespace s2t {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::Not;
+
+// 8 experts, 2 of them for each token.
+Architecture small(int64_t shared_ffn = 0) {
+  Architecture a = dense(2, 1024, 16);
+  a.kv_heads = 8;
+  a.ffn = 3584;
+  a.vocab = 32000;
+  a.experts = Experts{};
+  a.experts->experts = 8;
+  a.experts->top_k = 2;
+  a.experts->ffn = 3584;
+  a.experts->shared_ffn = shared_ffn;
+  return a;
+}
+
+Plan split(int64_t tp, int64_t dp, int64_t ep, int64_t etp) {
+  Plan p = plan_of(tp, 2048, tp > 1);
+  p.dp = dp;
+  p.ep = ep;
+  p.etp = etp;
+  return p;
+}
+
+// What one module sends, in order, framework's calls included.
+std::vector<std::string> sent(const Program& program, Phase phase, const std::string& module) {
+  std::vector<std::string> lines;
+  for (const Segment* segment : {&program.stages.at(0).forward, &program.stages.at(0).backward})
+    for (const Segment::Item& item : segment->items)
+      if (item.event.phase == phase && item.event.module == module)
+        lines.push_back(line(program, item.event));
+  return lines;
+}
+
+std::vector<std::vector<Rank>> groups_of(const Program& p, const char* axis) {
+  return p.mesh.groups({axis, {axis}, p.mesh.find(axis)->atoms, {}});
+}
+
+Count elements_of(const Architecture& a, const Plan& p, bool experts) {
+  Count n = 0;
+  const Model model = model_of(a, p);
+  const Graph graph = build_graph(model);
+  for (const Value& v : graph.values)
+    if (v.parameter && v.expert == experts)
+      n += elements(local_shape(v.shape, v.layout, graph.mesh));
+  return n;
+}
+
+// --- gradients -----------------------------------------------------------------------------------
+
+// etp x ep = tp: expert and dense data-parallel groups hold the same ranks, and are two groups.
+TEST(MegatronExpertGradients, AreNeverReducedWithOthersWhateverTheRanks) {
+  const Architecture a = small();
+  Plan plan = split(2, 2, 2, 1);
+  const auto dense_bytes = 4 * elements_of(a, plan, false);
+  const auto expert_bytes = 4 * elements_of(a, plan, true);
+  ASSERT_GT(expert_bytes, 0u);
+  Program p = predict(a, plan);
+  EXPECT_EQ(groups_of(p, "edp"), groups_of(p, "dp"));
+  std::vector<std::string> lines = after(p);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], fmt::format("dp all_reduce {0}>{0}", dense_bytes));
+  EXPECT_EQ(lines[1], fmt::format("edp all_reduce {0}>{0}", expert_bytes));
+  EXPECT_THAT(lines[2], HasSubstr("tp all_reduce"));
+  plan.zero = 1;
+  lines = after(predict(a, plan));
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_THAT(lines[0], HasSubstr("dp reduce_scatter"));
+  EXPECT_THAT(lines[1], HasSubstr("edp reduce_scatter"));
+  EXPECT_THAT(lines[3], HasSubstr("dp all_gather"));
+  EXPECT_THAT(lines[4], HasSubstr("edp all_gather"));
+}
+
+// Whole experts on every rank: reduced over all four, and not with the norms over tp.
+TEST(MegatronExpertGradients, OfWholeExpertsAreReducedOverAllRanks) {
+  const Architecture a = small();
+  const Plan plan = split(2, 2, 1, 1);
+  const Program p = predict(a, plan);
+  EXPECT_THAT(groups_of(p, "edp"), ElementsAre(ElementsAre(Rank(0), Rank(1), Rank(2), Rank(3))));
+  const std::vector<std::string> lines = after(p);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1], fmt::format("edp all_reduce {0}>{0}", 4 * elements_of(a, plan, true)));
+  EXPECT_EQ(lines[2], "tp all_reduce 86016>86016");  // 5 norms of 1024, 2 routers of 8 x 1024
+}
+
+// Where they are split as everything else is, they are ordinary parameters.
+TEST(MegatronExpertGradients, OfExpertsSplitLikeAllElseAreOrdinary) {
+  const Architecture a = small();
+  for (const int64_t tp : {1, 2}) {
+    const Plan plan = split(tp, 2, 1, tp);
+    EXPECT_EQ(elements_of(a, plan, true), 0u);
+    const Program p = predict(a, plan);
+    EXPECT_EQ(after(p).at(0),
+              fmt::format("dp all_reduce {0}>{0}", 4 * elements_of(a, plan, false)));
+    EXPECT_THAT(after(p), Each(Not(HasSubstr("edp"))));
+    EXPECT_THAT(calls(p), Each(Not(HasSubstr("experts"))));
+  }
+}
+
+TEST(MegatronExpertGradients, AreLookedAtForOverflowsByAnOptimizerOfTheirOwn) {
+  Plan plan = split(1, 4, 2, 1);
+  plan.dtype = DType::f16;
+  EXPECT_THAT(calls(predict(small(), plan)), Contains("found_inf.experts ep all_reduce 4>4"));
+  plan.zero = 1;
+  const std::vector<std::string> lines = calls(predict(small(), plan));
+  EXPECT_THAT(lines, AllOf(Contains("found_inf dp all_reduce 4>4"),
+                           Contains("found_inf.experts dp all_reduce 4>4"),
+                           Contains("grad_norm dp all_reduce 4>4"),
+                           Not(Contains(HasSubstr("grad_norm.experts")))));
+}
+
+// --- groups --------------------------------------------------------------------------------------
+
+// Core 0.8 cuts ep from dp behind cp, later versions fold it over all ranks of a stage.
+TEST(MegatronExpertGroups, AreCutBehindContextsInCore08) {
+  Plan plan = split(1, 4, 2, 0);
+  plan.cp = 2;
+  const auto predicted = [&](const char* version) {
+    Diagnostics sink("config.json");
+    Profile profile = find_profile(version).value();
+    EXPECT_FALSE(profile.set("context_parallel=all_gather"));
+    auto model = build_transformer(small(), plan, profile, sink);
+    sink.throw_if_any();
+    return analyze(*model);
+  };
+  const Program old = predicted("megatron-0.8");
+  EXPECT_THAT(groups_of(old, "ep").at(0), ElementsAre(Rank(0), Rank(2)));
+  EXPECT_THAT(groups_of(old, "ep").at(1), ElementsAre(Rank(1), Rank(3)));
+  EXPECT_THAT(groups_of(old, "edp").at(0), ElementsAre(Rank(0), Rank(4)));
+  EXPECT_THAT(after(old), Contains(HasSubstr("edp-cp all_reduce")));
+  const auto both =
+      old.mesh.groups({"", {}, old.mesh.find("edp")->atoms | old.mesh.find("cp")->atoms, {}});
+  EXPECT_THAT(both.at(0), ElementsAre(Rank(0), Rank(1), Rank(4), Rank(5)));
+  EXPECT_THAT(groups_of(predicted("megatron"), "ep").at(0), ElementsAre(Rank(0), Rank(1)));
+}
+
+TEST(MegatronExpertGroups, OverBothAxesAreNotNamedAfterDenseOnesWithTheSameRanks) {
+  EXPECT_THAT(calls(predict(small(), split(2, 2, 2, 2))),
+              Contains("layers.0.moe.counts ep-etp all_gather 64>256"));
+}
+
+// --- dispatchers ---------------------------------------------------------------------------------
+
+// Rows and weights are exchanged before either is gathered; the backward mirrors it.
+TEST(MegatronDispatcher, ExchangesRowsAndWeightsBeforeItGathersThem) {
+  const Program p = predict(small(), split(2, 2, 2, 2));
+  EXPECT_THAT(sent(p, Phase::forward, "layers.0.moe"),
+              ElementsAre("ep-etp all_gather 64>256",        // counts
+                          "ep all_to_all 4194304>4194304",   // 1024 x 2 rows x 1024 x 2 B
+                          "ep all_to_all 4096>4096",         // their weights
+                          "etp all_gather 4194304>8388608",  // rows
+                          "etp all_gather 4096>8192",        // weights
+                          "etp reduce_scatter 8388608>4194304", "ep all_to_all 4194304>4194304"));
+  EXPECT_THAT(sent(p, Phase::backward, "layers.0.moe"),
+              ElementsAre("ep all_to_all 4194304>4194304", "etp all_gather 4194304>8388608",
+                          "etp reduce_scatter 8192>4096", "etp reduce_scatter 8388608>4194304",
+                          "ep all_to_all 4096>4096", "ep all_to_all 4194304>4194304"));
+}
+
+TEST(MegatronDispatcher, TellsNobodyCountsThatEverybodyKnows) {
+  Plan plan = split(1, 4, 2, 1);
+  EXPECT_THAT(calls(predict(small(), plan)), Contains(HasSubstr("counts")));
+  EXPECT_THAT(calls(predict(small(), plan, {"expert_capacity=1"})), Each(Not(HasSubstr("counts"))));
+}
+
+// Tokens go to all ranks that share the experts, and each takes its rows.
+TEST(MegatronDispatcher, ThatGathersSendsTokensInsteadOfRows) {
+  const Architecture a = small();
+  struct {
+    Plan plan;
+    const char* group;
+    int64_t ranks, tokens;
+  } const rows[] = {{split(1, 4, 2, 1), "ep", 2, 2048},
+                    {split(2, 2, 2, 2), "tp_ep", 4, 1024},
+                    {split(2, 2, 1, 2), "etp", 2, 1024},
+                    {split(2, 2, 2, 1), "ep", 2, 1024}};
+  for (const auto& row : rows) {
+    const Program p = predict(a, row.plan, {"moe_dispatcher=allgather"});
+    const auto gather = [&](int64_t bytes) {
+      return fmt::format("{} all_gather {}>{}", row.group, bytes, row.ranks * bytes);
+    };
+    const auto scatter = [&](int64_t bytes) {
+      return fmt::format("{} reduce_scatter {}>{}", row.group, row.ranks * bytes, bytes);
+    };
+    const int64_t map = row.tokens * 8, weights = map * 2, tokens = row.tokens * 2048;
+    EXPECT_THAT(sent(p, Phase::forward, "layers.0.moe"),
+                ElementsAre(gather(map), gather(weights), gather(tokens), scatter(tokens)));
+    EXPECT_THAT(sent(p, Phase::backward, "layers.0.moe"),
+                ElementsAre(gather(tokens), scatter(tokens), scatter(weights)));
+    EXPECT_THAT(after(p), ElementsAreArray(after(predict(a, row.plan))));
+  }
+}
+
+TEST(MegatronDispatcher, ThatGathersAmongOneRankSendsNothing) {
+  const Program p = predict(small(), split(1, 2, 1, 1), {"moe_dispatcher=allgather"});
+  EXPECT_THAT(sent(p, Phase::forward, "layers.0.moe"), ElementsAre());
+  EXPECT_THAT(sent(p, Phase::backward, "layers.0.moe"), ElementsAre());
+}
+
+TEST(MegatronDispatcher, OfOtherKernelsIsRefused) {
+  Profile profile = find_profile("megatron").value();
+  ASSERT_FALSE(profile.set("moe_dispatcher=flex"));
+  Diagnostics sink("config.json");
+  EXPECT_FALSE(build_transformer(small(), split(1, 2, 2, 1), profile, sink));
+  ASSERT_EQ(sink.list().size(), 1u);
+  EXPECT_THAT(to_string(sink.list().at(0), sink.file()), HasSubstr("DeepEP"));
+}
+
+TEST(MegatronBalancing, AddsUpTokensOfASampleOfEachSampleOrOfAllRanks) {
+  Plan plan = split(2, 2, 2, 1);
+  plan.micro_batch = 3;
+  const auto balance = [&](const char* value) {
+    std::vector<std::string> lines =
+        calls(predict(small(), plan, {std::string("moe_balancing=") + value}));
+    std::erase_if(lines, [](const std::string& l) {
+      return l.find("layers.0.moe.balance") == std::string::npos;
+    });
+    return lines;
+  };
+  EXPECT_THAT(balance("none"), ElementsAre());
+  EXPECT_THAT(balance("aux_loss"), ElementsAre("layers.0.moe.balance tp all_reduce 64>64"));
+  EXPECT_THAT(balance("seq_aux_loss"), ElementsAre("layers.0.moe.balance tp all_reduce 192>192"));
+  EXPECT_THAT(balance("global_aux_loss"),
+              ElementsAre("layers.0.moe.balance dp-tp all_reduce 64>64"));
+}
+
+// Megatron refuses several messages between the same two ranks in one batch.
+TEST(MegatronPipeline, OfTwoRanksAndChunksOverlapsItsMessages) {
+  Plan plan = plan_of(1, 16, false);
+  plan.pp = plan.vpp = 2;
+  plan.global_batch = 8;
+  EXPECT_FALSE(predict(dense(4, 64, 8), plan).batched_p2p);
+  EXPECT_THROW(predict(dense(4, 64, 8), plan, {"interleaved_p2p=batched"}), UserError);
+}
+
+// The linear that gathers its input again reduces its gradient at once.
+TEST(MegatronSharedExperts, ReduceTheirInputGradientBeforeTheRoutedOnesRun) {
+  const std::vector<std::string> lines =
+      sent(predict(small(512), split(2, 2, 2, 1)), Phase::backward, "layers.0.moe");
+  EXPECT_THAT(lines, ElementsAre("tp all_gather 2097152>4194304",  // of the down-projection
+                                 "tp all_gather 2097152>4194304",  // the input again
+                                 "tp reduce_scatter 4194304>2097152", HasSubstr("ep all_to_all"),
+                                 HasSubstr("ep all_to_all"), HasSubstr("ep all_to_all")));
+}
+
+// multi_latent_attention.py: k_pos_emb is gathered before the latents go up.
+TEST(MegatronLatentAttention, GathersTheSharedRotationFirstAndReducesItLast) {
+  Architecture a = dense(1, 1024, 16);
+  a.latent = LatentAttention{};
+  a.latent->q_rank = 384;
+  a.latent->kv_rank = 128;
+  a.latent->nope_dim = 64;
+  a.latent->rope_dim = 32;
+  a.latent->v_dim = 64;
+  for (const int64_t q_rank : {384, 0}) {
+    a.latent->q_rank = q_rank;
+    const int64_t q = 1024 * (q_rank ? q_rank : 1024) * 2, kv = 1024 * 128 * 2, k = 1024 * 32 * 2;
+    const auto gather = [](int64_t n) { return fmt::format("tp all_gather {}>{}", n, 2 * n); };
+    const auto scatter = [](int64_t n) { return fmt::format("tp reduce_scatter {}>{}", 2 * n, n); };
+    const Program p = predict(a, split(2, 1, 1, 0));
+    EXPECT_THAT(sent(p, Phase::forward, "layers.0.attn"),
+                ElementsAre(gather(k), gather(q), gather(kv), scatter(1024 * 2048)));
+    EXPECT_THAT(sent(p, Phase::backward, "layers.0.attn"),
+                ElementsAre(gather(1024 * 2048), gather(kv), scatter(kv), gather(q), scatter(q),
+                            scatter(k)));
+  }
+}
+
+}  // namespace
+}  // namespace s2t
