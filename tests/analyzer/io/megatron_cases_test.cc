@@ -49,33 +49,6 @@ INSTANTIATE_TEST_SUITE_P(Rows, MegatronTable1,
                                          Row{2304, 1536, 8, 8, 2, 80, 2, 24, 48, 0.0729},
                                          Row{3072, 3072, 8, 64, 1, 128, 1, 6, 512, 0.1230}));
 
-// The wrap from the last rank to the first counts: m (p v - 1).
-TEST(MegatronPipeline, InterleavedStagesExchangeMoreThanTwiceAsMuch) {
-  Plan plan = plan_of(1, 16, false);
-  plan.pp = 4;
-  plan.global_batch = 8;
-  EXPECT_EQ(forward_messages(predict(dense(8, 64, 8), plan)), 24);
-  plan.vpp = 2;
-  EXPECT_EQ(forward_messages(predict(dense(8, 64, 8), plan)), 56);
-}
-
-// Launches, rank by rank, of 4 stages and 8 microbatches.
-TEST(MegatronPipeline, LaunchesASendWithTheReceiveThatBelongsToIt) {
-  Plan plan = plan_of(1, 16, false);
-  plan.pp = 4;
-  plan.global_batch = 8;
-  const Program p = predict(dense(4, 64, 8), plan);
-  std::vector<Count> launches, messages;
-  for (int32_t rank = 0; rank < 4; ++rank) {
-    const RankClass c = class_of(p, Rank(rank));
-    launches.push_back(c.kernels[kernel_index(Collective::send)]);
-    messages.push_back(c.operations[static_cast<size_t>(Collective::send)] +
-                       c.operations[static_cast<size_t>(Collective::recv)]);
-  }
-  EXPECT_THAT(launches, ElementsAre(11, 21, 19, 9));
-  EXPECT_THAT(messages, ElementsAre(16, 32, 32, 16));
-}
-
 TEST(MegatronPipeline, ChunksDivideTheLayersOfARank) {
   for (int64_t vpp = 1; vpp <= 8; ++vpp) {
     Plan plan = plan_of(1, 16, false);
