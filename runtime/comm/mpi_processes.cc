@@ -83,13 +83,27 @@ std::vector<ChildCommand> commands(const RunOptions& options, const std::string&
   return {c};
 }
 
-// "mpirun noticed that process rank 2 with PID 0 on node n exited on signal 9 (Killed)."
+// What mpirun says of the rank because of which it ended all others:
+//   mpirun noticed that process rank 2 with PID 0 on node n exited on signal 9 (Killed).
+//   Process name: [[1234,1],2]
+//   Exit code:    1
+struct Notice {
+  const char* pattern;  // rank, how
+  const char* words;
+};
+constexpr Notice kNotices[] = {
+    {R"(noticed that process rank (\d+) .*exited on signal (\d+ \(.*?\)))",
+     "its process was ended by signal "},
+    {R"(Process name: +\[\[\d+,\d+\],(\d+)\]\s+(?:\[mpirun\])? +Exit code: +(\d+))",
+     "its process ended with exit code "},
+};
+
 std::optional<Obituary> first_to_end(const std::string& output) {
-  static const std::regex notice(
-      R"(noticed that process rank (\d+) .*exited on signal (\d+ \(.*?\)))");
   std::smatch found;
-  if (!std::regex_search(output, found, notice)) return std::nullopt;
-  return Obituary{Rank(std::stoi(found[1])), "its process was ended by signal " + found[2].str()};
+  for (const Notice& notice : kNotices)
+    if (std::regex_search(output, found, std::regex(notice.pattern)))
+      return Obituary{Rank(std::stoi(found[1])), notice.words + found[2].str()};
+  return std::nullopt;
 }
 
 bool in_path(const std::string& program) {

@@ -48,6 +48,22 @@ def absent(judge, program, mpi_module, model):
                      "Witness pmpi took no part: libs2t_pmpi.so was not built, or not found here.")
 
 
+def never_joins(judge, program, model):
+    """An mpirun that starts something else as rank 1, which ends at once: mpirun ends the others."""
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = {
+            "mpirun": f'#!/bin/bash\nours={program} other={folder}/rank\n'
+                      f'exec {shutil.which("mpirun")} "${{@/#$ours/$other}}"\n',
+            "rank": f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 7\nexec {program} "$@"\n'}
+        for name, text in scripts.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+            (Path(folder) / name).chmod(0o755)
+        judge.expect("a rank never joins",
+                     run(program, model, "mpi", PATH=folder + ":" + os.environ["PATH"]), 1,
+                     "rank 1 died in its start: its process ended before it joined: its process ended "
+                     "with exit code 7")
+
+
 def too_large(judge, program, model):
     """Refused before anything is allocated; with one that fits, memory may still end too soon."""
     text = Path(model).read_text(encoding="utf-8")
@@ -95,6 +111,8 @@ def main(program, mpi_module, standins, model):
     judge = Judge()
     absent(judge, program, mpi_module, model)
     too_large(judge, program, model)
+    if mpi_module != "-":
+        never_joins(judge, program, model)
     if standins != "-":
         failing(judge, program, standins, model)
     return 1 if judge.bad else 0
