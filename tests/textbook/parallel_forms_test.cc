@@ -30,6 +30,16 @@ TEST(ParallelForms, AnExpertsPartialResultIsReducedAfterItsTokensAreBack) {
                           "forward all_reduce etp y 512>512"));
 }
 
+// Megatron's other dispatcher (core/transformer/moe/token_dispatcher.py): tokens and their weights go
+// to all ranks of the experts.
+TEST(ParallelForms, TokensMayBeGatheredInsteadOfRowsExchanged) {
+  EXPECT_THAT(of("moe_gathered"),
+              ElementsAre("forward all_gather ep route 128>512", "forward all_gather ep x 512>2048",
+                          "forward reduce_scatter ep terms 2048>512",
+                          "backward all_gather ep terms 512>2048",
+                          "backward reduce_scatter ep x 2048>512"));
+}
+
 TEST(ParallelForms, ContextParallelGathersKeysAndValuesTwice) {
   EXPECT_THAT(
       of("cp_all_gather", Phase::forward),
