@@ -15,7 +15,8 @@ Emitter::Emitter(const Graph& graph, const Forward& forward, Program& program)
     : graph_(graph), forward_(forward), program_(program), text_(graph.mesh) {}
 
 // Groups are created family by family: in the order the model states, else fastest axis first; then
-// the expert factorisation likewise. Families of several axes follow as they are first used.
+// the expert factorisation likewise, with the parts of its axes. Families of several axes follow as
+// they are first used.
 void Emitter::register_axes() {
   std::vector<const Axis*> order;
   for (const std::string& name : graph_.group_order)
@@ -23,7 +24,7 @@ void Emitter::register_axes() {
   for (const bool expert : {false, true}) {
     std::vector<const Axis*> rest;
     for (const Axis& axis : graph_.mesh.axes())
-      if (axis.expert == expert && !axis.part) rest.push_back(&axis);
+      if (axis.expert == expert && (expert || !axis.part)) rest.push_back(&axis);
     std::reverse(rest.begin(), rest.end());
     order.insert(order.end(), rest.begin(), rest.end());
   }

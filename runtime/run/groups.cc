@@ -30,7 +30,8 @@ class Collector {
       if (const Axis* axis = graph_.mesh.find(name)) add(*axis);
     for (const bool expert : {false, true})
       for (size_t i = graph_.mesh.axes().size(); i-- > 0;)
-        if (const Axis& axis = graph_.mesh.axes()[i]; axis.expert == expert && !axis.part)
+        if (const Axis& axis = graph_.mesh.axes()[i];
+            axis.expert == expert && (expert || !axis.part))
           add(axis);
   }
 

@@ -130,7 +130,7 @@ void add_remarks(ModelBuilder& b) {
     b.model.remarks.push_back({"two-sequences", fmt::format("encoder and decoder read {} tokens "
                                                             "of each sample each",
                                                             commas(b.p.seq))});
-  if (b.a.experts && b.p.expert_tp() > 1)
+  if (b.a.experts && b.p.expert_tp() > 1 && !b.profile.is("moe_dispatcher", "allgather"))
     b.model.remarks.push_back(
         {"uneven-rows",
          "rows of experts are gathered and scattered over etp with a size per rank: "
