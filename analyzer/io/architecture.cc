@@ -53,7 +53,7 @@ Total attention(const Architecture& a) {
   t.add({q, a.hidden});
   if (a.qkv_bias) t.add({q + 2 * kv});
   if (a.out_bias) t.add({a.hidden});
-  if (a.qk_norm == QkNorm::per_head) t.add({2, a.head_dim});
+  if (a.qk_norm == QkNorm::per_head || a.qk_norm == QkNorm::per_head_last) t.add({2, a.head_dim});
   if (a.qk_norm == QkNorm::full) t.add({q + kv});
   if (a.sinks) t.add({a.heads});
   return t;

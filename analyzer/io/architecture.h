@@ -16,7 +16,9 @@ namespace s2t {
 
 enum class Norm : uint8_t { rms, layer, layer_without_bias };
 enum class Positions : uint8_t { rotary, learned, alibi, relative };
-enum class QkNorm : uint8_t { none, per_head, full };  // of queries and keys
+// Of queries and keys: of each head, right behind its projection or when all three projections are
+// done; or of all heads together.
+enum class QkNorm : uint8_t { none, per_head, per_head_last, full };
 
 // Where the norms of a block stand, for attention and MLP alike.
 enum class NormPlace : uint8_t {

@@ -25,21 +25,38 @@ std::string split_heads(ModelBuilder& b, const std::string& x, const std::string
   return reshaped(b, x, suffix + ".heads", "x[(p s b) (h d)] -> y[(p b) h s d]", heads);
 }
 
-std::string heads_of(ModelBuilder& b, const std::string& n, const std::string& suffix,
-                     int64_t heads, bool positioned) {
+std::string projected(ModelBuilder& b, const std::string& n, const std::string& suffix,
+                      int64_t heads) {
   std::string x = column(b, n, suffix, heads * b.a.head_dim, b.a.qkv_bias);
-  if (positioned && b.a.qk_norm == QkNorm::full)
+  if (b.a.qk_norm == QkNorm::full && suffix != "v")
     x = norm(b, x, suffix + ".norm", heads * b.a.head_dim);
-  std::string y = split_heads(b, x, suffix, heads);
-  if (positioned && b.a.qk_norm == QkNorm::per_head) y = norm(b, y, suffix + ".norm", b.a.head_dim);
-  if (positioned && b.a.positions == Positions::rotary) y = b.op("rope", suffix + ".rope", {y});
-  return y;
+  return split_heads(b, x, suffix, heads);
+}
+
+// Of queries and keys.
+std::string normed_and_rotated(ModelBuilder& b, std::string x, const std::string& suffix) {
+  if (b.a.qk_norm == QkNorm::per_head || b.a.qk_norm == QkNorm::per_head_last)
+    x = norm(b, x, suffix + ".norm", b.a.head_dim);
+  return b.a.positions == Positions::rotary ? b.op("rope", suffix + ".rope", {x}) : x;
+}
+
+// Queries from n, keys and values from m.
+Heads heads_of(ModelBuilder& b, const std::string& n, const std::string& m) {
+  const bool last = b.a.qk_norm == QkNorm::per_head_last;
+  Heads h;
+  h.q = projected(b, n, "q", b.a.heads);
+  if (!last) h.q = normed_and_rotated(b, h.q, "q");
+  h.k = projected(b, m, "k", b.a.kv_heads);
+  if (!last) h.k = normed_and_rotated(b, h.k, "k");
+  h.v = projected(b, m, "v", b.a.kv_heads);
+  if (last) h.q = normed_and_rotated(b, h.q, "q");
+  if (last) h.k = normed_and_rotated(b, h.k, "k");
+  return h;
 }
 
 Heads plain_heads(ModelBuilder& b, const std::string& n) {
   b.gathered_again(n);
-  return {heads_of(b, n, "q", b.a.heads, true), heads_of(b, n, "k", b.a.kv_heads, true),
-          heads_of(b, n, "v", b.a.kv_heads, false)};
+  return heads_of(b, n, n);
 }
 
 // --- latent attention ----------------------------------------------------------------------------
@@ -97,7 +114,8 @@ std::string_view core_op(ModelBuilder& b, std::vector<std::string>& inputs) {
     inputs.push_back(b.parameter("sinks", {b.a.heads}, {{"tp", "S(0)"}}));
     return "attention_with_sinks";
   }
-  if (b.score_bias.empty()) return "attention";
+  if (b.stack.empty()) return "attention";
+  if (b.score_bias.empty()) b.score_bias = relative_positions(b);
   inputs.push_back(b.score_bias);
   return "attention_biased";
 }
@@ -142,13 +160,11 @@ std::string cross_attention(ModelBuilder& b, const std::string& n, const std::st
   const std::string m = b.op("identity", "memory", {memory});
   b.gathered_again(n);
   b.gathered_again(m);
-  const std::string bias = std::exchange(b.score_bias, "");
+  const std::string stack = std::exchange(b.stack, "");
   b.causal = false;
-  const std::string y =
-      attended(b, {heads_of(b, n, "q", b.a.heads, true), heads_of(b, m, "k", b.a.kv_heads, true),
-                   heads_of(b, m, "v", b.a.kv_heads, false)});
+  const std::string y = attended(b, heads_of(b, n, m));
   b.causal = true;
-  b.score_bias = bias;
+  b.stack = stack;
   return y;
 }
 

@@ -24,8 +24,10 @@ std::string layer(ModelBuilder& b, const std::string& x, int64_t number);
 std::string encoder(ModelBuilder& b);
 std::string layer_with_memory(ModelBuilder& b, const std::string& x, const std::string& memory,
                               int64_t number);
-// Relative positions in `module`: what is added to the scores of all its layers.
-std::string relative_positions(ModelBuilder& b, const std::string& module);
+// Begins a stack of layers, called "encoder" or "layers", that may share relative positions.
+void begin_stack(ModelBuilder& b, const std::string& name);
+// What is added to the scores of all its layers.
+std::string relative_positions(ModelBuilder& b);
 
 // --- inside of a layer: what is made of a block's input, without the sum around it ---------------
 

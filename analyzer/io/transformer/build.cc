@@ -15,7 +15,7 @@ Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
   const std::string memory = behind_encoder ? encoder(b) : "";
   std::string x = behind_encoder ? embedding_again(b) : embedding(b);
   b.causal = a.causal;
-  b.score_bias = relative_positions(b, "layers");
+  begin_stack(b, "layers");
   int64_t number = 0;
   const std::vector<int64_t>& stages = plan.stage_layers;
   for (size_t s = 0; s < stages.size(); ++s) {

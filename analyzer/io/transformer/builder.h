@@ -34,7 +34,8 @@ class ModelBuilder {
   int next_recomputed = 0;
   std::string table;               // the embedding's, which a tied head reads
   bool causal = true;              // of the attention that is added now
-  std::string score_bias;          // added to its scores; "": nothing
+  std::string stack;               // of layers that share a bias of their scores; "": none
+  std::string score_bias;          // it, once it is there
   bool rows_stay_partial = false;  // row linears leave the sum over tp to what reads them
 
   // Parameters as they are made, and again on another stage that reads one.

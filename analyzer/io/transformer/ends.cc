@@ -42,8 +42,8 @@ std::string with_positions(ModelBuilder& b, const std::string& tokens) {
     const std::string table = b.parameter(std::string(name) + ".weight", {rows, b.a.hidden});
     sum = b.op("add", suffix, {sum, b.op("embedding", name, {b.ids(ids), table})});
   };
-  if (learned) add("positions", "position_ids", "sum", b.a.position_rows);
   if (b.a.token_types > 0) add("segments", "segment_ids", "sum.segments", b.a.token_types);
+  if (learned) add("positions", "position_ids", "sum", b.a.position_rows);
   if (sum != tokens && b.p.sequence_parallel()) b.pin(sum, {{"tp", "S(0)"}});
   return sum;
 }

@@ -1,6 +1,8 @@
 // Layers: attention, and MLP or experts, with the norms and sums around them; an encoder in front.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "analyzer/io/transformer/blocks.h"
 
 namespace s2t {
@@ -68,19 +70,30 @@ std::string layer(ModelBuilder& b, const std::string& x, int64_t number) {
   return sparse ? experts_block(b, y, prefix) : mlp_block(b, y, prefix);
 }
 
+// Megatron makes them before the layers, transformers in the first of them: that is seen only in
+// the order of what is sent over tp for them, or of gradients.
+void begin_stack(ModelBuilder& b, const std::string& name) {
+  if (b.a.positions != Positions::relative) return;
+  b.stack = name;
+  b.score_bias = b.p.tp > 1 ? relative_positions(b) : "";
+}
+
 // One table of [buckets, heads]; which bucket a pair of positions falls into is data.
-std::string relative_positions(ModelBuilder& b, const std::string& module) {
-  if (b.a.positions != Positions::relative) return "";
-  b.module = module;
+std::string relative_positions(ModelBuilder& b) {
+  const std::string module = std::exchange(b.module, b.stack);
+  const int recomputed = std::exchange(b.recomputed, -1);
   const std::string table = b.parameter("positions.weight", {b.a.position_rows, b.a.heads});
-  const std::string buckets = b.integers(module + ".buckets", {b.p.seq, b.p.seq});
-  return b.op("embedding", "positions", {buckets, table});
+  const std::string buckets = b.integers(b.stack + ".buckets", {b.p.seq, b.p.seq});
+  const std::string bias = b.op("embedding", "positions", {buckets, table});
+  b.module = module;
+  b.recomputed = recomputed;
+  return bias;
 }
 
 std::string encoder(ModelBuilder& b) {
   std::string x = embedding(b);
   b.causal = false;
-  b.score_bias = relative_positions(b, "encoder");
+  begin_stack(b, "encoder");
   for (int64_t i = 0; i < b.a.encoder_layers; ++i) {
     begin(b);
     const std::string prefix = fmt::format("encoder.{}", i);

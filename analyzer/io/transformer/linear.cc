@@ -51,9 +51,9 @@ std::string duplicated(ModelBuilder& b, const std::string& x, const std::string&
 
 std::string feed_forward(ModelBuilder& b, const std::string& n, const std::string& prefix,
                          int64_t ffn, bool bias) {
-  const std::string up = column(b, n, prefix + "up", ffn, bias);
-  std::vector<std::string> inputs{up};
-  if (b.a.gated) inputs.insert(inputs.begin(), column(b, n, prefix + "gate", ffn, bias));
+  std::vector<std::string> inputs;
+  if (b.a.gated) inputs.push_back(column(b, n, prefix + "gate", ffn, bias));
+  inputs.push_back(column(b, n, prefix + "up", ffn, bias));
   return row(b, b.op(b.activation(), prefix + "act", inputs), prefix + "down", ffn, bias);
 }
 

@@ -13,23 +13,23 @@ std::string words(ModelBuilder& b, const std::string& x) {
 }
 
 // From the first token of each sample.
-std::string sentences(ModelBuilder& b, const std::string& x) {
+std::string pooled(ModelBuilder& b, const std::string& x) {
   const std::string whole = b.op("identity", "tokens", {x});
   b.pin(whole, {{"tp", "R"}});
   const std::string samples = add_reshape(b, whole, "samples", "x[(p s b) d] -> y[s (p b) d]",
                                           {{"p", b.p.dp}, {"s", b.p.seq}, {"b", b.p.micro_batch}})
                                   .name;
   const std::string first = b.op("first", "first", {samples});
-  const std::string pooled =
-      b.op("tanh", "pooled", {duplicated(b, first, "pooler", b.a.hidden, true)});
-  return duplicated(b, pooled, "sentences", 2, true);
+  return b.op("tanh", "pooled", {duplicated(b, first, "pooler", b.a.hidden, true)});
 }
 
 }  // namespace
 
 void pretraining_heads(ModelBuilder& b, const std::string& x) {
-  const std::string order = sentences(b, x);
-  const std::string of_words = loss_of_tokens(b, words(b, x), "loss.words");
+  const std::string sample = pooled(b, x);
+  const std::string scores = words(b, x);
+  const std::string order = duplicated(b, sample, "sentences", 2, true);
+  const std::string of_words = loss_of_tokens(b, scores, "loss.words");
   const std::string labels =
       b.integers("sentence_labels", {b.p.dp * b.p.micro_batch}, {{"dp", "S(0)"}});
   const std::string of_sentences = b.op("cross_entropy", "sentences", {order, labels});

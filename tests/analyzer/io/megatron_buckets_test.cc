@@ -94,7 +94,7 @@ TEST(MegatronBuckets, FollowRegistrationNotTheBackward) {
     if (item.event.phase == Phase::grad_sync)
       members.push_back(fmt::format("{}+{}", item.event.members.at(0), item.event.members.size()));
   EXPECT_THAT(members, Contains("layers.0.attn.q.weight+3"));
-  EXPECT_THAT(members, Contains("layers.0.mlp.up.weight+2"));
+  EXPECT_THAT(members, Contains("layers.0.mlp.gate.weight+2"));
   // With a limit that both reach together, they are one bucket that waits for the first.
   const Program two = predict(a, plan, {"gradient_sync=overlapped", "bucket_size=16384"});
   // The norm of linear_fc1, linear_qkv, its norm, linear_proj.
