@@ -154,7 +154,6 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--moe-router-dtype", "weights of rows that travel in this type"},
     {"--moe-router-load-balancing-type", "another balancing of experts",
      "aux_loss seq_aux_loss global_aux_loss none"},
-    {"--moe-expert-capacity-factor", "rows beyond an expert's capacity are dropped"},
     {"--moe-shared-expert-overlap", "collectives of shared experts between those of the exchange"},
     {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
 };
@@ -162,6 +161,7 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
 // Read otherwise: the ranks of the job, and what flags of experts decide together.
 inline constexpr std::string_view kElsewhere =
     "--nproc_per_node --nproc-per-node --nnodes --moe-aux-loss-coeff "
-    "--moe-router-enable-expert-bias";
+    "--moe-router-enable-expert-bias --moe-expert-capacity-factor "
+    "--moe-pad-expert-input-to-capacity";
 
 }  // namespace s2t

@@ -187,6 +187,11 @@ class Reader {
     for (const char* known : {"alltoall", "allgather", "flex"})  // allgather is Megatron's default
       if (value("--moe-token-dispatcher-type", "allgather") == std::string(known))
         out_.changes.push_back(std::string("moe_dispatcher=") + known);
+    const std::string capacity = value("--moe-expert-capacity-factor", "");
+    if (!capacity.empty() && given("--moe-pad-expert-input-to-capacity"))
+      out_.changes.push_back("expert_capacity=" + capacity);
+    else if (!capacity.empty())
+      not_predicted("--moe-expert-capacity-factor", "rows beyond an expert's capacity are dropped");
     const bool bias = given("--moe-router-enable-expert-bias");
     if (a_->experts->balanced_by_bias && !bias) out_.changes.push_back("expert_bias=none");
     if (!a_->experts->balanced_by_bias && bias)

@@ -63,9 +63,13 @@ LaunchReading add_launch(Arguments& arguments, const Architecture* architecture,
   return reading;
 }
 
-// What --set says wins over what a launch file implies.
+// What --set says wins over what a launch file implies. The file is Megatron's: what means nothing
+// under another framework is left out.
 void change(Profile& profile, std::vector<std::string> changes, const Arguments& arguments,
             Diagnostics& sink) {
+  std::erase_if(changes, [&](const std::string& assignment) {
+    return profile[assignment.substr(0, assignment.find('='))].empty();
+  });
   if (arguments.has("--set"))
     for (std::string& line : lines_of(arguments.text("--set"))) changes.push_back(std::move(line));
   for (const std::string& assignment : changes)
