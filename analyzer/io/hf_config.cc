@@ -105,7 +105,9 @@ bool has(JsonObject& config, const Switch& part) {
 void read_heads(JsonObject& config, const ConfigFamily& family, Architecture& a) {
   a.heads =
       required_size(config, {"num_attention_heads", "n_head", "num_heads", "n_heads"}, kMostHeads);
-  const auto kv = optional_size(config, {"num_key_value_heads", "num_kv_heads"}, kMostHeads);
+  const auto kv = family.grouped
+                      ? optional_size(config, {"num_key_value_heads", "num_kv_heads"}, kMostHeads)
+                      : std::nullopt;
   const bool stated_null = config.optional("num_key_value_heads").present();
   const int64_t absent = family.kv_heads > 0 && !stated_null ? family.kv_heads : a.heads;
   a.kv_heads = kv.value_or(absent);

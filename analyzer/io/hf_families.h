@@ -31,6 +31,7 @@ struct ConfigFamily {
   Switch qkv_bias = {}, out_bias = {}, mlp_bias = {};
   QkNorm qk_norm = QkNorm::none;
   NormPlace norms = NormPlace::before;
+  bool grouped = true;        // may have fewer key-value heads than heads
   int64_t kv_heads = 0;       // if the key is absent; 0: as many as heads
   int64_t head_dim = 0;       // if the key is absent; 0: hidden / heads
   int64_t ffn_factor = 0;     // ffn = factor x hidden if the key is absent; 0: the key is required
