@@ -1,6 +1,6 @@
 """Whole runs of `verify` on the host backend, for a program built with a sanitizer.
 
-Usage: whole_runs.py PROGRAM MODEL...
+Usage: whole_runs.py PROGRAM MODEL...    (tp_pp_dp_8ranks and tp_sp_b128 among them)
 
 Every model with few parameters is run: the others are the same plans with more numbers. Then one
 over 64 ranks, and one that is interrupted in the middle.
