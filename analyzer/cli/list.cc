@@ -80,6 +80,8 @@ Rows model_switches() {
             "layouts are converted where needed, or only where the model says so"},
            {"fused_column_linear", "false true", "a model file",
             "the input gradient of a linear is reduced only if needed, or always"},
+           {"ring_launch", "pairs single batched", "a model file",
+            "a ring's send and receive are one launch: in rings of two, never, always"},
            {"norm_sync", "coalesced per_parameter", "a model file",
             "gradients that are partial on a model axis are reduced in one call, or one by one"}}};
 }

@@ -30,8 +30,8 @@ class Chooser {
       if (!(c.mode == best.mode) && c.kind != Vote::Kind::none) lose(c, vote);
     if (!op_.pinned.empty() && op_.pinned[atom.at()])
       check_pin(*op_.pinned[atom.at()], diagnostics);
-    if (best.mode.kind == Mode::Kind::split)
-      cuts_[best.mode.factor.at()] *= graph_.mesh.atom(atom).size;
+    for (size_t f = 0; f < cuts_.size(); ++f)
+      if (best.mode.cuts(FactorIndex(f))) cuts_[f] *= graph_.mesh.atom(atom).size;
     return best.mode;
   }
 
@@ -83,8 +83,10 @@ class Chooser {
   }
 
   std::optional<FactorIndex> obstacle(const Mode& mode) const {
-    if (mode.kind != Mode::Kind::split) return std::nullopt;
-    return in_the_way(*op_.rule, mode.factor, cuts_);
+    for (size_t f = 0; f < cuts_.size(); ++f)
+      if (mode.cuts(FactorIndex(f)))
+        if (const auto major = in_the_way(*op_.rule, FactorIndex(f), cuts_)) return major;
+    return std::nullopt;
   }
 
   const std::string& name(FactorIndex f) const { return op_.rule->factors[f.at()].name; }

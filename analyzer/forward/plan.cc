@@ -84,14 +84,15 @@ class ForwardPlanner {
       const Factor& factor = op.rule->factors[f];
       int64_t ways = 1;
       for (size_t a = 0; a < plan.modes.size(); ++a)
-        if (plan.modes[a] == Mode::split(FactorIndex(f))) ways *= graph_.mesh.atoms()[a].size;
-      if (factor.size % ways == 0 || !shares_a_dim(*op.rule, FactorIndex(f))) continue;
-      diagnostics_.add({op.pointer,
-                        fmt::format("{} ways to cut factor {} (size {}), which shares a dim", ways,
-                                    factor.name, factor.size),
-                        fmt::format("a multiple of {}", ways),
-                        "Uneven parts work along dims of one factor only; pad the dim.",
-                        "indivisible"});
+        if (plan.modes[a].cuts(FactorIndex(f))) ways *= graph_.mesh.atoms()[a].size;
+      const bool blocks = !shares_a_dim(*op.rule, FactorIndex(f)) && ring_atoms(plan) == 0;
+      if (factor.size % ways == 0 || blocks) continue;
+      diagnostics_.add(
+          {op.pointer,
+           fmt::format("{} ways to cut factor {} (size {}), which {}", ways, factor.name,
+                       factor.size, ring_atoms(plan) ? "goes round in a ring" : "shares a dim"),
+           fmt::format("a multiple of {}", ways),
+           "Uneven parts work along dims of one factor only; pad the dim.", "indivisible"});
     }
   }
 
@@ -244,6 +245,24 @@ std::vector<Step> plan_conversion(const Graph& graph, TensorId value, const Layo
   const Value& v = graph.value(value);
   return plan_redistribution(from, to, graph.mesh, v.parameter ? graph.data_atoms : 0,
                              v.routing ? Blocks::any_order : Blocks::in_order);
+}
+
+AtomSet ring_atoms(const OpPlan& plan) {
+  AtomSet atoms = 0;
+  for (size_t a = 0; a < plan.modes.size(); ++a)
+    if (plan.modes[a].kind == Mode::Kind::ring) atoms |= atom_bit(AtomIndex(a));
+  return atoms;
+}
+
+std::vector<size_t> passing_operands(const Op& op, const OpPlan& plan) {
+  std::vector<size_t> list;
+  for (const Mode& mode : plan.modes) {
+    if (mode.kind != Mode::Kind::ring) continue;
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      if (dim_of(op.rule->operands[i], mode.passing)) list.push_back(i);
+    break;
+  }
+  return list;
 }
 
 Shape local_shape_of(const Graph& graph, TensorId value, const Layout& layout) {

@@ -62,6 +62,10 @@ Forward plan_forward(const Graph& graph);
 std::vector<Step> plan_conversion(const Graph& graph, TensorId value, const Layout& from,
                                   const Layout& to);
 
+// Axes along which operands of an op pass by in a ring, and which operands these are.
+AtomSet ring_atoms(const OpPlan& plan);
+std::vector<size_t> passing_operands(const Op& op, const OpPlan& plan);
+
 // Local shape of a value in a layout; ragged values count dim 0 x dim 1 as rows elsewhere.
 Shape local_shape_of(const Graph& graph, TensorId value, const Layout& layout);
 

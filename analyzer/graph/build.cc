@@ -241,7 +241,7 @@ class Builder {
     std::string error;
     const auto bound = bind_op(def, rule, shapes, 1, {}, error);
     if (bound)
-      return CompositePins(rule, *bound, read_pins(graph_, decl, rule, *bound, diagnostics_));
+      return CompositePins(rule, *bound, read_pins(graph_, decl, def, rule, *bound, diagnostics_));
     diagnostics_.add({decl.pointer, fmt::format("the shapes do not fit {}: {}", decl.op, error), "",
                       "The rule is " + quoted(rule.text) + ".", "shape-mismatch"});
     return std::nullopt;

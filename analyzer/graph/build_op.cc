@@ -39,7 +39,7 @@ class OpMaker {
     if (!bind(decl, op, outputs) || !check_operands(decl, op)) return std::nullopt;
     read_attributes(decl, op);
     if (!check_routing(op)) return std::nullopt;
-    op.pinned = read_pins(graph_, decl, *op.notation, *op.rule, diagnostics_);
+    op.pinned = read_pins(graph_, decl, def, *op.notation, *op.rule, diagnostics_);
     if (const auto it = decl.attributes.find("layout"); it != decl.attributes.end())
       op.target = read_layout(std::get<LayoutDecl>(it->second.value), graph_.mesh,
                               graph_.value(inputs[0]).shape.size(), diagnostics_);
@@ -148,8 +148,19 @@ class OpMaker {
   Diagnostics& diagnostics_;
 };
 
-std::optional<Mode> parse_mode(const std::string& text, const FactorRule& notation,
-                               const BoundRule& rule) {
+// "ring(s)" of an op whose row says "s t".
+std::optional<Mode> ring_of(const OpDef& def, const BoundRule& rule) {
+  const std::string row(def.ring);
+  const size_t space = row.find(' ');
+  if (space == std::string::npos) return std::nullopt;
+  const auto stays = rule.find(row.substr(0, space)), passes = rule.find(row.substr(space + 1));
+  if (!stays || !passes) return std::nullopt;
+  return Mode::ring(*stays, *passes);
+}
+
+std::optional<Mode> parse_mode(const std::string& text, const OpDef& def,
+                               const FactorRule& notation, const BoundRule& rule) {
+  if (const auto ring = ring_of(def, rule); ring && text == to_string(*ring, rule)) return ring;
   if (text == "redundant") return Mode::redundant();
   if (text == "linear" && !rule.linear.empty()) return Mode::linear(0);
   for (size_t g = 0; g < rule.linear.size(); ++g)
@@ -162,11 +173,12 @@ std::optional<Mode> parse_mode(const std::string& text, const FactorRule& notati
   return std::nullopt;
 }
 
-std::string mode_choices(const BoundRule& rule) {
+std::string mode_choices(const OpDef& def, const BoundRule& rule) {
   std::vector<std::string> names{"redundant"};
   for (const Factor& f : rule.factors)
     if (!f.whole) names.push_back("split(" + f.name + ")");
   if (!rule.linear.empty()) names.push_back("linear");
+  if (const auto ring = ring_of(def, rule)) names.push_back(to_string(*ring, rule));
   return quoted_list(names, 12);
 }
 
@@ -204,7 +216,7 @@ bool count_inputs(const OpDecl& decl, const FactorRule& rule, Diagnostics& diagn
   return false;
 }
 
-std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& decl,
+std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& decl, const OpDef& def,
                                            const FactorRule& notation, const BoundRule& rule,
                                            Diagnostics& diagnostics) {
   if (decl.modes.empty()) return {};
@@ -212,13 +224,13 @@ std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& dec
   for (const auto& [name, text] : decl.modes) {
     const std::string pointer = decl.pointer + "/modes/" + name;
     const Axis* axis = graph.mesh.find(name);
-    const auto mode = parse_mode(text, notation, rule);
+    const auto mode = parse_mode(text, def, notation, rule);
     if (!axis)
       diagnostics.add({pointer, "no axis named " + quoted(name),
                        "an axis of the mesh (" + quoted_list(graph.mesh.axis_names()) + ")",
                        did_you_mean(name, graph.mesh.axis_names()), "unknown-axis"});
     else if (!mode)
-      diagnostics.add({pointer, quoted(text) + " is no mode of " + decl.op, mode_choices(rule),
+      diagnostics.add({pointer, quoted(text) + " is no mode of " + decl.op, mode_choices(def, rule),
                        "The rule is " + quoted(notation.text) + ".", "bad-mode"});
     else
       for (size_t i = 0; i < graph.atoms(); ++i)

@@ -22,7 +22,7 @@ std::optional<Op> make_op(const Graph& graph, RuleTable& rules, const OpDecl& de
                           Diagnostics& diagnostics);
 
 // The pinned modes of an op or a composite, per atom, empty if none; wrong ones are reported.
-std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& decl,
+std::vector<std::optional<Mode>> read_pins(const Graph& graph, const OpDecl& decl, const OpDef& def,
                                            const FactorRule& notation, const BoundRule& rule,
                                            Diagnostics& diagnostics);
 

@@ -14,6 +14,7 @@
 #include "analyzer/base/dtype.h"
 #include "analyzer/base/units.h"
 #include "analyzer/comm/collective.h"
+#include "analyzer/comm/ring.h"
 #include "analyzer/layout/layout.h"
 #include "analyzer/mesh/mesh.h"
 
@@ -86,7 +87,8 @@ struct OpDecl {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   int stage = 0;
-  std::map<std::string, std::string> modes;  // axis -> "redundant" | "split(k)" | "linear" (a pin)
+  std::map<std::string, std::string>
+      modes;  // axis -> "redundant" | "split(k)" | "linear" | "ring(s)"
   std::map<std::string, Attribute> attributes;
   std::string module;  // owner shown in summaries, e.g. "layers.3.mlp"; may be empty
   // Ops of one number are computed again together, right before the first of their backwards;
@@ -185,6 +187,7 @@ struct Switches {
   bool explicit_redistribution = false;  // implicit conversions are errors
   bool fused_column_linear = false;      // Megatron: the input gradient is reduced even if unneeded
   bool coalesce_model_sync = true;       // parameter gradients partial on a model axis: one call
+  RingLaunch ring_launch = RingLaunch::pairs;  // of an op whose operands pass by in a ring
 
   bool operator==(const Switches&) const = default;
 };

@@ -69,7 +69,7 @@ bool names_one(const std::string& text, std::string_view word) {
 
 bool is_mode(const std::string& text) {
   return text == "redundant" || text == "linear" || names_one(text, "linear") ||
-         names_one(text, "split");
+         names_one(text, "split") || names_one(text, "ring");
 }
 
 std::map<std::string, std::string> read_modes(const JsonCursor& at, const KnownAxes& known) {
@@ -83,7 +83,8 @@ std::map<std::string, std::string> read_modes(const JsonCursor& at, const KnownA
                    "a model or data axis", "", "pipeline-axis");
     if (text && !is_mode(*text))
       member.error(fmt::format("mode {}", member.excerpt()),
-                   "\"redundant\", \"linear\" or \"split(factor)\"", "", "bad-mode");
+                   "\"redundant\", \"linear\", \"split(factor)\" or \"ring(factor)\"", "",
+                   "bad-mode");
     else if (axis && text)
       modes[axis->name] = *text;
   }

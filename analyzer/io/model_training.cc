@@ -22,6 +22,8 @@ constexpr Word<std::string_view> kSchedules[] = {{"gpipe", "gpipe"},
                                                  {"interleaved", "interleaved"},
                                                  {"deepspeed", "deepspeed"}};
 constexpr Word<std::string_view> kDrains[] = {{"forward", "forward"}, {"reversed", "reversed"}};
+constexpr Word<RingLaunch> kRingLaunch[] = {
+    {"pairs", RingLaunch::pairs}, {"single", RingLaunch::single}, {"batched", RingLaunch::batched}};
 constexpr Word<std::string_view> kP2p[] = {{"single", "single"}, {"batched", "batched"}};
 
 // Two words for a flag, the default first.
@@ -303,6 +305,9 @@ Switches read_switches(const JsonCursor& at) {
   s.lazy_partial = flag("partial", {"eager", "lazy"});
   s.explicit_redistribution = flag("redistribution", {"implicit", "explicit"});
   s.fused_column_linear = object.optional("fused_column_linear").boolean().value_or(false);
+  s.ring_launch = object.optional("ring_launch")
+                      .one_of<RingLaunch>(kRingLaunch, "launch")
+                      .value_or(s.ring_launch);
   s.coalesce_model_sync = !flag("norm_sync", {"coalesced", "per_parameter"});
   return s;
 }

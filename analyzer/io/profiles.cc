@@ -68,8 +68,11 @@ constexpr ProfileSwitch kSwitches[] = {
     {"expert_parameters", "one_by_one grouped",
      "order of the parameters of a rank's experts: expert by expert, or all first linears first"},
     {"context_parallel", "p2p all_gather a2a",
-     "over cp, keys and values go round in a ring (not predicted), are gathered, or heads are "
-     "exchanged for tokens"},
+     "over cp, keys and values go round in a ring of messages, are gathered, or heads are "
+     "exchanged "
+     "for tokens"},
+    {"ring_launch", "pairs single batched",
+     "a ring's send and receive are one launch in rings of two ranks, never, or always"},
     {"recompute", "whole_layers", "--recompute full repeats all that a layer sent forward"},
     {"latent_down", "duplicated",
      "the down-projections of latent attention are whole on every rank of tp"},
@@ -138,6 +141,10 @@ constexpr ProfileSetting kMegatron[] = {
     {"context_parallel", "p2p",
      "training/arguments.py, cp_comm_type; Transformer Engine "
      "attention/dot_product_attention/context_parallel.py"},
+    {"ring_launch", "pairs",
+     "Transformer Engine context_parallel.py, batch_p2p_comm: of two ranks on GPUs before "
+     "Blackwell, "
+     "and with NVTE_BATCH_MHA_P2P_COMM=1"},
     {"recompute", "whole_layers",
      "tensor_parallel/random.py, CheckpointFunction: the whole segment runs again"},
     {"latent_down", "duplicated",

@@ -46,6 +46,8 @@ struct OpDef {
   std::span<const AttributeDef> attributes = {};
   std::span<const CompositeStep> steps = {};  // not empty: composite
   std::string_view summary = {};
+  // "s t": along an axis that cuts s, what has t may be cut too and pass by in a ring (ring(s)).
+  std::string_view ring = {};
   bool float32_result = false;  // the result is kept in float32 whatever the operands are
 };
 

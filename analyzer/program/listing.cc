@@ -54,7 +54,10 @@ class Lister {
   }
 
  private:
-  using Calls = std::map<int64_t, int64_t>;  // a segment's number of a call -> the listing's
+  // A segment's numbers of calls and launches -> those of one run of it.
+  struct Run {
+    std::map<int64_t, int64_t> calls, launches;
+  };
 
   const Stage& stage(int32_t s) const { return program_.stages[static_cast<size_t>(s)]; }
 
@@ -64,9 +67,9 @@ class Lister {
     const Occurrence& o = found->second;
     const StepAction action{kind, s, -1, -1, o.pipeline_rank, o.peer};
     if (is_message(kind)) return messages(action, o.times);
-    Calls calls;
+    Run run;
     for (const Segment::Item& item : segment(action))
-      emit(stamped(item, action, times_run(item, o.times)), calls);
+      emit(stamped(item, action, times_run(item, o.times)), run);
   }
 
   const std::vector<Segment::Item>& segment(const StepAction& action) const {
@@ -76,11 +79,11 @@ class Lister {
 
   // The n-th of `total` runs of a segment.
   void compute(const StepAction& action, int64_t n, int64_t total) {
-    Calls calls;
+    Run run;
     for (const Segment::Item& item : segment(action)) {
       if (item.when == Segment::When::first && n != 1) continue;
       if (item.when == Segment::When::last && n != total) continue;
-      emit(stamped(item, action, 1), calls);
+      emit(stamped(item, action, 1), run);
     }
   }
 
@@ -112,41 +115,32 @@ class Lister {
       complete(event, action, repeat);
       event.peer_offset = action.peer - action.pipeline_rank;
       const int64_t launch = program_.batched_p2p ? action.batch : launches_--;
-      if (program_.mesh.world() <= kExplicitRanks)
-        per_rank(std::move(event), launch, action);
-      else
-        emit_message(event, {action.pipeline_rank, launch});
+      emit_message(event, launch, action.pipeline_rank);
     }
   }
 
+  void emit_message(Event& event, int64_t launch, int64_t pipeline_rank) {
+    if (program_.mesh.world() <= kExplicitRanks) return per_rank(event, launch);
+    event.call = next_call_++;
+    number_batch(event, {pipeline_rank, launch});
+    publish(event);
+  }
+
   // One event per global rank, which names its peer.
-  void per_rank(Event event, int64_t launch, const StepAction& action) {
+  void per_rank(Event& event, int64_t launch) {
     const std::vector<Rank> ranks = ranks_of(program_, event);
-    const int64_t stride = pipeline_stride();
     const int64_t call = next_call_++;
     for (const Rank rank : ranks) {
       event.call = call;
       event.ranks = only(program_.mesh, rank);
-      const int64_t peer = rank.value + (action.peer - action.pipeline_rank) * stride;
-      event.peer = Rank(static_cast<int32_t>(peer));
+      event.peer = peer_of(program_, event, rank);
       number_batch(event, {rank.value, launch});
       publish(event);
     }
   }
 
-  int64_t pipeline_stride() const {
-    const auto atom = program_.mesh.pipeline_atom();
-    if (!atom) throw Fault("a message without a pipeline axis");
-    return program_.mesh.atom(*atom).stride;
-  }
-
-  void emit_message(Event& event, std::pair<int64_t, int64_t> launch) {
-    event.call = next_call_++;
-    number_batch(event, launch);
-    publish(event);
-  }
-
   void number_batch(Event& event, std::pair<int64_t, int64_t> launch) {
+    event.batch = -1;
     if (event.repeat > 1 || !event.microbatch) return;  // a summary: many batches
     const auto [at, fresh] = batches_.try_emplace(launch, next_batch_);
     if (fresh) ++next_batch_;
@@ -154,15 +148,20 @@ class Lister {
   }
 
   void after() {
-    Calls calls;
+    Run run;
     for (Event event : program_.after) {
       place(program_, event);
-      emit(std::move(event), calls);
+      emit(std::move(event), run);
     }
   }
 
-  void emit(Event event, Calls& calls) {
-    const auto [at, fresh] = calls.try_emplace(event.call, next_call_);
+  void emit(Event event, Run& run) {
+    if (event.ring) {
+      const auto [launch, fresh] = run.launches.try_emplace(event.batch, launches_);
+      launches_ -= fresh;
+      return emit_message(event, launch->second, event.stage.value_or(0));
+    }
+    const auto [at, fresh] = run.calls.try_emplace(event.call, next_call_);
     if (event.call < 0 || fresh) at->second = next_call_++;
     event.call = at->second;
     publish(event);
@@ -211,6 +210,13 @@ void place(const Program& program, Event& event) {
   if (!event.stage) return;
   event.chunk = *event.stage / program.pipeline_ranks;
   event.stage = *event.stage % program.pipeline_ranks;
+}
+
+Rank peer_of(const Program& program, const Event& event, Rank rank) {
+  const std::vector<Rank> group = program.mesh.group_of(program.families.at(event.family), rank);
+  const auto n = static_cast<int64_t>(group.size());
+  const auto me = std::find(group.begin(), group.end(), rank) - group.begin();
+  return group.at(static_cast<size_t>((me + event.peer_offset.value() + n) % n));
 }
 
 std::vector<Rank> ranks_of(const Program& program, const Event& event) {

@@ -33,6 +33,9 @@ void for_each_summary_event(const Program& program, const EventVisitor& visit);
 // coordinate and `chunk`, both absent without a pipeline. What the visitors get is placed already.
 void place(const Program& program, Event& event);
 
+// The rank at the other end of a message that `rank` sends or receives.
+Rank peer_of(const Program& program, const Event& event, Rank rank);
+
 // Ranks that issue an event, ascending. Cost grows with the world: for explicit listings only.
 std::vector<Rank> ranks_of(const Program& program, const Event& event);
 

@@ -35,8 +35,9 @@ bool synchronises(const Event& event) {
   return event.phase == Phase::grad_sync || event.phase == Phase::step;
 }
 
+// Between stages.
 bool message(const Event& event) {
-  return event.op == Collective::send || event.op == Collective::recv;
+  return !event.ring && (event.op == Collective::send || event.op == Collective::recv);
 }
 
 // Of a parameter "head.norm.weight", which names no module: "head".

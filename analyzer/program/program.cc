@@ -9,10 +9,10 @@ namespace {
 constexpr std::array<std::string_view, 5> kPhases{"forward", "backward", "recompute", "grad_sync",
                                                   "step"};
 
-constexpr std::array<std::string_view, 12> kCauses{
-    "forward_conversion", "backward_conversion", "regather",         "recompute",
-    "stage_forward",      "stage_backward",      "data_sync",        "model_sync",
-    "tied_sync",          "parameter_gather",    "parameter_update", "framework"};
+constexpr std::array<std::string_view, 13> kCauses{
+    "forward_conversion", "backward_conversion", "regather",  "recompute",  "ring",
+    "stage_forward",      "stage_backward",      "data_sync", "model_sync", "tied_sync",
+    "parameter_gather",   "parameter_update",    "framework"};
 
 }  // namespace
 

@@ -31,6 +31,7 @@ enum class CauseKind : uint8_t {
   backward_conversion,  // gradient's layout -> the producer's cotangent port
   regather,             // `stored` residual: the forward conversion again, for the backward
   recompute,            // activation recomputation repeats the forward conversion
+  ring,                 // operands of an op pass by in a ring, and their gradients
   stage_forward,        // activation to the next pipeline stage
   stage_backward,       // its gradient back
   data_sync,            // gradient of a parameter over the axes that share it
@@ -87,10 +88,11 @@ struct Event {
   std::string module;                 // owner in the model, may be empty
   std::optional<int64_t> stage, chunk, microbatch;
   RankSet ranks;
-  std::optional<int64_t> peer_offset;  // P2P: the peer's pipeline coordinate minus ours
-  std::optional<Rank> peer;            // P2P in a listing of at most 64 ranks: global rank
-  int64_t call = -1;                   // events of one collective with different numbers share it
-  int64_t batch = -1;                  // P2P operations launched together share it
+  // P2P: the peer's coordinate along the group's axis minus ours; in a ring they close.
+  std::optional<int64_t> peer_offset;
+  std::optional<Rank> peer;  // P2P in a listing of at most 64 ranks: global rank
+  int64_t call = -1;         // events of one collective with different numbers share it
+  int64_t batch = -1;        // P2P operations launched together share it
   DType dtype = DType::f32;
   Shape shape;  // local input shape
   Volume volume;
@@ -100,6 +102,7 @@ struct Event {
   size_t cause = 0;  // index into Program::causes
   // Where Program::picture has it: the value that moves, and the op that wants it so.
   int32_t value = -1, user = -1;
+  bool ring = false;  // P2P of a ring inside an op, not between stages; `batch` is its launch
 };
 
 struct Pruned {

@@ -163,12 +163,15 @@ struct Tally {
 
   void fill(RankClass& c, const std::vector<Count>& launches) const {
     const size_t p = pipeline_rank(c.example);
+    int64_t launched = -1;  // the last launch of a ring
     for (const Run& run : runs[p]) {
-      if (!contains(run.event->ranks, program.mesh, c.example)) continue;
-      const Collective op = run.event->op;
-      c.operations[static_cast<size_t>(op)] += run.times;
-      if (op != Collective::send && op != Collective::recv)
-        c.kernels[kernel_index(op)] += run.times;
+      const Event& e = *run.event;
+      if (!contains(e.ranks, program.mesh, c.example)) continue;
+      c.operations[static_cast<size_t>(e.op)] += run.times;
+      const bool border = !e.ring && (e.op == Collective::send || e.op == Collective::recv);
+      const bool joins = e.ring && e.batch == launched;
+      if (!border && !joins) c.kernels[kernel_index(e.op)] += run.times;
+      launched = e.ring ? e.batch : -1;
     }
     c.kernels[kernel_index(Collective::send)] += launches[p];
   }
@@ -319,14 +322,13 @@ int64_t times_run(const Segment::Item& item, int64_t times) {
 
 Count count_events(const Program& program, const Selection& selection) {
   const bool per_rank = program.mesh.world() <= kExplicitRanks && !selection.rank;
-  const auto copies =
-      static_cast<Count>(per_rank ? program.mesh.world() / program.pipeline_ranks : 1);
+  const auto copies = [&](const Event& e) {
+    const bool message = e.op == Collective::send || e.op == Collective::recv;
+    return per_rank && message ? static_cast<Count>(ranks_of(program, e).size()) : Count{1};
+  };
   Count n = 0;
   for (const std::vector<Run>& runs : runs_by_pipeline_rank(program, selection))
-    for (const Run& run : runs) {
-      const Collective op = run.event->op;
-      n += run.times * (op == Collective::send || op == Collective::recv ? copies : 1);
-    }
+    for (const Run& run : runs) n += run.times * copies(*run.event);
   const auto repeated = static_cast<Count>(program.pipeline_ranks - 1);  // of what has no stage
   for (const Event& e : program.after)
     if (selects(selection, program, e)) n -= repeated;

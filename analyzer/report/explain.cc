@@ -108,9 +108,11 @@ std::string where(const Event& event) {
   return text;
 }
 
-std::string peer_text(const Event& event) {
+std::string peer_text(const Program& program, const Event& event) {
   if (event.peer) return fmt::format("rank {}", event.peer->value);
-  if (event.peer_offset) return fmt::format("{:+} along the pipeline", *event.peer_offset);
+  if (event.peer_offset)
+    return fmt::format("{:+} along {}", *event.peer_offset,
+                       event.ring ? program.families.at(event.family).name : "the pipeline");
   return "";
 }
 
@@ -127,7 +129,7 @@ Facts event_facts(const Program& program, const Event& event) {
       {"phase", where(event)},
       {"group", program.families.at(event.family).name + ", " + groups_text(program, event)},
       {"ranks", words(event.ranks, program.mesh)},
-      {"peer", peer_text(event)},
+      {"peer", peer_text(program, event)},
       {"combines by", reduces ? (event.combiner == Combiner::sum   ? "sum"
                                  : event.combiner == Combiner::max ? "max"
                                                                    : "min")

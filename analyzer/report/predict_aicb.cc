@@ -40,10 +40,11 @@ Count message_size(const Event& e) {
   return output ? e.volume.output_bytes : e.volume.input_bytes;
 }
 
-// Upstream is "prev": activations come from there, gradients go there.
+// Upstream is "prev": activations come from there, gradients go there; in a ring the neighbours are
+// told apart by their side.
 std::string_view direction(const Event& e) {
   const bool send = e.op == Collective::send;
-  const bool upstream = send == (e.phase == Phase::backward);
+  const bool upstream = e.ring ? *e.peer_offset < 0 : send == (e.phase == Phase::backward);
   return send ? (upstream ? "send_prev" : "send_next") : (upstream ? "recv_prev" : "recv_next");
 }
 

@@ -162,7 +162,9 @@ class Trace {
   }
 
   // Equal at both ends: which border, which way, which microbatch, and of several tensors which.
+  // In a ring, how many messages went the same way before: both ends count alike.
   uint64_t tag_of(const Event& e) {
+    if (e.ring) return passed_[{e.family, e.op}]++;
     const int64_t stage = e.chunk.value_or(0) * program_.pipeline_ranks + e.stage.value_or(0);
     const bool backward = e.phase == Phase::backward;
     const bool later_end = (e.op == Collective::recv) != backward;
@@ -192,8 +194,9 @@ class Trace {
   const Program& program_;
   const Rank rank_;
   std::ostream& out_;
-  std::map<size_t, int64_t> numbers_;       // of the rank's group of each family
-  std::map<int64_t, int64_t> seen_;         // messages per border, microbatch and way
+  std::map<size_t, int64_t> numbers_;  // of the rank's group of each family
+  std::map<int64_t, int64_t> seen_;    // messages per border, microbatch and way
+  std::map<std::pair<size_t, Collective>, uint64_t> passed_;  // messages of rings, by family
   std::vector<uint64_t> before_, last_{0};  // what a node waits for; the last launch
   int64_t batch_ = -1;
   uint64_t next_ = 1;

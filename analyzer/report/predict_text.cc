@@ -103,11 +103,10 @@ void print_splits(const Page& page, const std::vector<Rows>& all) {
 // Launches of more than one message.
 std::set<int64_t> shared_batches(const Page& page) {
   std::set<int64_t> once, shared;
-  if (page.program.batched_p2p)
-    for_each_event(page.program, [&](const Event& e) {
-      if (e.batch >= 0 && selects(page.selection, page.program, e) && !once.insert(e.batch).second)
-        shared.insert(e.batch);
-    });
+  for_each_event(page.program, [&](const Event& e) {
+    if (e.batch >= 0 && selects(page.selection, page.program, e) && !once.insert(e.batch).second)
+      shared.insert(e.batch);
+  });
   return shared;
 }
 

@@ -42,7 +42,7 @@ void write_peer(JsonWriter& json, const Program& program, const Event& event) {
   else if (event.peer_offset)
     json.key("peer")
         .object()
-        .field("axis", program.pipeline_axis)
+        .field("axis", program.families.at(event.family).name)
         .field("offset", *event.peer_offset)
         .end();
 }

@@ -14,10 +14,9 @@ int64_t place_of(const Mesh& mesh, const Family& family, Rank rank) {
   return mesh.coordinate(rank, all & ~family.atoms);
 }
 
-std::optional<Rank> peer_of(const Program& program, const Event& event, Rank rank) {
+std::optional<Rank> known_peer(const Program& program, const Event& event, Rank rank) {
   if (event.peer || !event.peer_offset) return event.peer;
-  const int64_t stride = program.mesh.atom(program.mesh.pipeline_atom().value()).stride;
-  return Rank(static_cast<int32_t>(rank.value + *event.peer_offset * stride));
+  return peer_of(program, event, rank);
 }
 
 }  // namespace
@@ -50,7 +49,7 @@ void for_each_traced(const Program& program, const ReportOptions& options, Rank 
   selection.rank = rank;
   const auto each = options.summary ? for_each_summary_event : for_each_event;
   each(program, [&](const Event& event) {
-    if (selects(selection, program, event)) visit(event, peer_of(program, event, rank));
+    if (selects(selection, program, event)) visit(event, known_peer(program, event, rank));
   });
 }
 

@@ -12,6 +12,8 @@ std::string to_string(const Mode& mode, const BoundRule& rule) {
       return "split(" + rule.factors[mode.factor.at()].name + ")";
     case Mode::Kind::linear:
       return "linear";
+    case Mode::Kind::ring:
+      return "ring(" + rule.factors[mode.factor.at()].name + ")";
   }
   return "";
 }
@@ -33,11 +35,16 @@ Placement operand_port(const BoundRule& rule, const Mode& mode, size_t operand) 
     const bool member = std::find(group.begin(), group.end(), operand) != group.end();
     return member ? Placement::P() : Placement::R();
   }
+  if (mode.kind == Mode::Kind::ring) {
+    const auto& dims = rule.operands[operand];
+    const auto stays = dim_of(dims, mode.factor), passes = dim_of(dims, mode.passing);
+    return stays ? Placement::S(*stays) : passes ? Placement::S(*passes) : Placement::R();
+  }
   return Placement::R();
 }
 
 Placement result_port(const BoundRule& rule, const Mode& mode, size_t result) {
-  if (mode.kind == Mode::Kind::split) {
+  if (mode.kind == Mode::Kind::split || mode.kind == Mode::Kind::ring) {
     const auto dim = dim_of(rule.results[result], mode.factor);
     return dim ? Placement::S(*dim) : Placement::P(rule.factors[mode.factor.at()].combiner);
   }

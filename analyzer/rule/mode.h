@@ -5,10 +5,16 @@
 //   redundant    R                      R                 R              R
 //   split(f)     S(f)                   R                 S(f)           P(combiner of f)
 //   linear(G)    P                      R                 -              P
+//   ring(f)      S(f), or S(t)          R                 S(f)           -
 //
 // Worked example, `x[* k] w[n k] -> y[* n]`: split(n) is a column-parallel linear (x R, w S(0), y
 // S), split(k) a row-parallel one (x S, w S(1), y P), split(*0) data parallelism (x S(0), w R, y
 // S(0)).
+//
+// In a ring the op's row names a factor t beside f (`OpDef::ring`): what has t is cut along it, and
+// the parts pass by every rank inside the op (comm/ring.h), so its ports are shards and what it
+// sends is its own. `q[b (g r) s h] k[b g t! h!] v[b g t! j] -> o[b (g r) s j]`, ring(s): queries
+// stay (q S(2), o S(2)), keys and values pass by (k S(2), v S(2)).
 #pragma once
 
 #include <optional>
@@ -20,14 +26,21 @@
 namespace s2t {
 
 struct Mode {
-  enum class Kind : uint8_t { redundant, split, linear };
+  enum class Kind : uint8_t { redundant, split, linear, ring };
   Kind kind = Kind::redundant;
-  FactorIndex factor;  // split only
-  size_t group = 0;    // linear only: index into BoundRule::linear
+  FactorIndex factor;   // split, ring
+  size_t group = 0;     // linear only: index into BoundRule::linear
+  FactorIndex passing;  // ring only
 
   static Mode redundant() { return {}; }
-  static Mode split(FactorIndex f) { return {Kind::split, f, 0}; }
-  static Mode linear(size_t g) { return {Kind::linear, {}, g}; }
+  static Mode split(FactorIndex f) { return {Kind::split, f, 0, {}}; }
+  static Mode linear(size_t g) { return {Kind::linear, {}, g, {}}; }
+  static Mode ring(FactorIndex f, FactorIndex passing) { return {Kind::ring, f, 0, passing}; }
+  // Whether each rank works on a part of the factor's range.
+  bool cuts(FactorIndex f) const {
+    return (kind == Kind::split || kind == Kind::ring) &&
+           (factor == f || (kind == Kind::ring && passing == f));
+  }
   bool operator==(const Mode&) const = default;
 };
 

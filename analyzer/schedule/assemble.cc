@@ -80,6 +80,7 @@ class Assembler {
     const int where = op.is("transfer") ? op.stage - 1 : op.stage;
     synchronise(SyncCall::Where::before_forward_op, id, stage(op.stage).forward);
     conversions_of(id, where, Phase::forward);
+    append(stage(op.stage).forward, emitter_.ring(id, Phase::forward));
   }
 
   // What an op has converted for it, after what the framework sends before it.
@@ -121,8 +122,13 @@ class Assembler {
     const int number = graph_.op(first).recomputed;
     if (number < 0 || !recomputed_.insert(number).second) return;
     for (size_t o = 0; o < graph_.ops.size(); ++o)
-      if (graph_.ops[o].recomputed == number)
-        conversions_of(OpId(o), graph_.ops[o].stage, Phase::recompute);
+      if (graph_.ops[o].recomputed == number) again(OpId(o));
+  }
+
+  void again(OpId id) {
+    const int where = graph_.op(id).stage;
+    conversions_of(id, where, Phase::recompute);
+    append(stage(where).backward, emitter_.ring(id, Phase::recompute));
   }
 
   std::string forward_why(const Conversion& c) const {
@@ -182,10 +188,12 @@ class Assembler {
       recompute(step.op);
       if (started.insert(step.op).second)
         synchronise(SyncCall::Where::before_backward_op, step.op, segment);
-      if (step.kind == BackwardStep::Kind::op)
+      if (step.kind == BackwardStep::Kind::op) {
         due = step.op;
-      else
+        append(segment, emitter_.ring(step.op, Phase::backward));
+      } else {
         append(segment, backward_events(step));
+      }
     }
     if (due.valid()) flush(due);
   }
@@ -263,8 +271,11 @@ class Assembler {
   void list_pruned(const Unpruned& unpruned) {
     if (unpruned.needs == needs_) return;
     std::multiset<StepKey> real;
-    for (const BackwardStep& step : backward_.steps)
+    std::set<OpId> ran;
+    for (const BackwardStep& step : backward_.steps) {
       for (const StepKey& key : keys_of(step)) real.insert(key);
+      ran.insert(step.op);
+    }
     for (const BackwardStep& step : unpruned.backward.steps) {
       BackwardStep missing = step;
       missing.steps.clear();
@@ -277,6 +288,8 @@ class Assembler {
           missing.steps.push_back(s);
       }
       if (!missing.steps.empty()) prune(backward_events(missing), because(step));
+      if (step.kind == BackwardStep::Kind::op && !ran.count(step.op))
+        prune(emitter_.ring(step.op, Phase::backward), because(step));
     }
     prune_synchronisation(unpruned);
   }
@@ -287,7 +300,8 @@ class Assembler {
         if (graph_.value(t).parameter && !needs_.needed[t.at()])
           return why_pruned(graph_, needs_, t);
     }
-    if (!needs_.needed[step.value.at()]) return why_pruned(graph_, needs_, step.value);
+    if (step.value.valid() && !needs_.needed[step.value.at()])
+      return why_pruned(graph_, needs_, step.value);
     return "nothing upstream of " + graph_.op(step.op).name + " requires grad";
   }
 

@@ -28,6 +28,8 @@ class Emitter {
   std::vector<Event> conversion(TensorId value, const std::vector<Step>& steps,
                                 const Context& context);
   std::vector<Event> synchronisation(const SyncCall& call);
+  // What an op whose operands pass by in a ring sends in a phase, if it is one.
+  std::vector<Event> ring(OpId op, Phase phase);
   Event stated(const StatedCall& call);
   // One message of a stage border: `op` is send or recv as `stage` issues it.
   Event message(const Op& transfer, TensorId value, Collective op, int stage, bool backward);
@@ -46,6 +48,9 @@ class Emitter {
   const std::vector<int64_t>& alike(const Routing& routing);
   void equal_splits(const Step& step, int64_t n, Event& event) const;
   Event base_event(TensorId value, const Step& step, const Context& context);
+  Event ring_message(OpId op, const RingExchange& exchange, Phase phase);
+  Cause ring_cause(OpId op, const RingExchange& exchange, Phase phase);
+  void launch(Event event, const RingExchange& exchange, std::vector<Event>& out);
 
   const Graph& graph_;
   const Forward& forward_;
@@ -55,6 +60,7 @@ class Emitter {
   LayoutTexts text_;
   std::map<const Routing*, std::vector<int64_t>> alike_;
   int64_t calls_ = 0;
+  int64_t launches_ = 0;
 };
 
 }  // namespace s2t

@@ -380,4 +380,30 @@ void Exchange::messages(std::vector<Message>& list, bool batched) {
   look_ahead();
 }
 
+// --- rings ---------------------------------------------------------------------------------------
+
+Tensor Exchange::pass(AtomSet atoms, const Tensor& out, int64_t to, const Tag& tag) {
+  if (skipped(tag)) return out;
+  const Family family = family_over(graph_, atoms, false);
+  Communicator& group = groups_.of(family);
+  const int n = group.size(), next = (group.rank() + static_cast<int>(to) + n) % n;
+  const int before = (group.rank() - static_cast<int>(to) + n) % n;
+  const bool together = launched_together(graph_.switches.ring_launch, n);
+  Tensor in(out.shape(), out.dtype());
+  Staged from(group.device(), out), into = Staged::out(group.device(), in);
+  const auto count = static_cast<Count>(out.size());
+  if (together) group.group_begin();
+  for (const bool send : {group.rank() % 2 == 0, group.rank() % 2 != 0}) {
+    announce(tag, family);
+    if (send)
+      group.send(from.data(), count, out.dtype(), next);
+    else
+      group.recv(into.data(), count, in.dtype(), before);
+  }
+  if (together) group.group_end();
+  into.bring_back(in);
+  look_ahead();
+  return in;
+}
+
 }  // namespace s2t

@@ -45,6 +45,10 @@ class Exchange {
   };
   void messages(std::vector<Message>& list, bool batched);
 
+  // One exchange of a ring over `atoms`: `out` to the rank at `to` from here, as much from the other
+  // side. Ranks at even positions send first.
+  Tensor pass(AtomSet atoms, const Tensor& out, int64_t to, const Tag& tag);
+
   Rank rank() const { return rank_; }
   const Graph& graph() const { return graph_; }
   std::vector<TaggedCall> calls() const;

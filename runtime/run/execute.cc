@@ -96,9 +96,7 @@ class TrainingStep {
       tag_.tensor = graph_.value(t).name;
       return exchange_.convert(t, std::move(data), steps, tag_);
     };
-    around.op = [this, microbatch](OpId op) {
-      return LocalOp(graph_, forward_, op, exchange_.rank(), microbatch, world_.device());
-    };
+    around.op = [this, microbatch](OpId op) { return local_op(op, microbatch); };
     // An op may take long, and this rank may be the last one alive.
     around.before_forward = [this](OpId op) {
       world_.check_alive();
@@ -118,6 +116,31 @@ class TrainingStep {
     return *at;
   }
 
+  LocalOp local_op(OpId id, int64_t microbatch) {
+    LocalOp local(graph_, forward_, id, exchange_.rank(), microbatch, world_.device());
+    const AtomSet atoms = ring_atoms(forward_.ops[id.at()]);
+    const int64_t n = graph_.mesh.size(atoms);
+    if (n == 1) return local;
+    const auto pass = [this, id, atoms](const Tensor& out, int64_t to, RingAttention::Cargo cargo) {
+      return exchange_.pass(atoms, out, to, tag_of_ring(id, to, cargo));
+    };
+    local.pass_by(n, graph_.mesh.coordinate(exchange_.rank(), atoms), pass);
+    return local;
+  }
+
+  Tag tag_of_ring(OpId id, int64_t to, RingAttention::Cargo cargo) const {
+    Tag tag = tag_;
+    tag.phase = again_ ? "recompute" : to > 0 ? "forward" : "backward";
+    std::vector<std::string> names;
+    for (const size_t i : passing_operands(graph_.op(id), forward_.ops[id.at()]))
+      names.push_back(graph_.value(graph_.op(id).inputs[i]).name);
+    tag.tensor = names.front();
+    if (cargo.operands) tag.members = names;
+    for (const std::string& name : names)
+      if (cargo.gradients) tag.members.push_back(name + ".grad");
+    return tag;
+  }
+
   // Activations are kept here, so only the words are said again, with the values they had.
   void recompute(OpId first, int stage, int microbatch) {
     const int number = graph_.op(first).recomputed;
@@ -135,6 +158,9 @@ class TrainingStep {
         tag_.tensor = graph_.value(conversion.value).name;
         exchange_.convert(conversion.value, t.value(conversion.value), conversion.steps, tag_);
       }
+      again_ = true;
+      t.run_again(OpId(o));
+      again_ = false;
     }
   }
 
@@ -272,7 +298,8 @@ class TrainingStep {
   Parameters parameters_;
   GradientSync sync_;
   std::vector<bool> reached_;
-  Tag tag_;  // of the stage and microbatch at hand
+  Tag tag_;             // of the stage and microbatch at hand
+  bool again_ = false;  // an op runs once more
   std::map<Where, std::unique_ptr<Tape>> tapes_;
   std::map<Where, Border> activations_, gradients_;  // at the border into that stage
   std::set<std::pair<int, int>> recomputed_;         // number, microbatch

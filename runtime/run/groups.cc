@@ -17,6 +17,9 @@ class Collector {
   std::vector<Family> collect() {
     axes();
     for (const Conversion& c : forward_.conversions) steps(c.value, c.steps);
+    for (const OpPlan& plan : forward_.ops)
+      if (const AtomSet atoms = ring_atoms(plan); graph_.mesh.size(atoms) > 1)
+        add(family_over(graph_, atoms, false));
     for (size_t o = graph_.ops.size(); o-- > 0;) backward_of(OpId(o));
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].parameter) parameter(TensorId(v));

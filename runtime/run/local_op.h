@@ -2,7 +2,7 @@
 //
 // Known here: the divisor of a mean (`loss_scale`), one dropout mask per op and microbatch, and
 // that routing decides which tokens an expert sees whatever the router computed. Not known here:
-// other ranks.
+// other ranks; a ring's messages are somebody else's.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analyzer/forward/plan.h"
+#include "runtime/run/ring.h"
 #include "runtime/run/routed_rows.h"
 #include "runtime/tensor/kernels.h"
 
@@ -23,11 +24,17 @@ class LocalOp {
   // Unsharded, on the host.
   LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch);
 
-  std::vector<Tensor> forward(std::span<const Tensor> inputs) const;
+  // Its keys and values pass by other ranks.
+  void pass_by(int64_t ranks, int64_t me, RingAttention::Pass pass) {
+    ring_.emplace(call_, device_, ranks, me, std::move(pass));
+  }
+  bool passes_by() const { return ring_.has_value(); }
+
+  std::vector<Tensor> forward(std::span<const Tensor> inputs);
   std::vector<std::optional<Tensor>> backward(std::span<const Tensor> inputs,
                                               std::span<const Tensor> outputs,
                                               std::span<const std::optional<Tensor>> gradients,
-                                              const std::vector<bool>& wanted) const;
+                                              const std::vector<bool>& wanted);
 
  private:
   void prepare(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch);
@@ -39,6 +46,7 @@ class LocalOp {
   const Kernels& kernels_;
   OpCall call_;
   std::optional<Tensor> mask_;  // of operand 1, the routing weights
+  std::optional<RingAttention> ring_;
 };
 
 // Ops whose result is a mean over all elements of operand 0.

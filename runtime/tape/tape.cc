@@ -63,6 +63,15 @@ void Tape::run(OpId id) {
   nodes_.push_back(std::move(node));
 }
 
+void Tape::run_again(OpId id) {
+  for (Node& node : nodes_) {
+    if (node.op != id || !node.local || !node.local->passes_by()) continue;
+    std::vector<Tensor> inputs;
+    for (const Operand& operand : node.operands) inputs.push_back(operand.used);
+    node.local->forward(inputs);
+  }
+}
+
 // A weight is no copy: the backward reads what is there then.
 bool Tape::read_again(TensorId t, int through) const {
   return graph_.value(t).parameter && through < 0;

@@ -43,6 +43,8 @@ class Tape {
   // A value from the stage before: a detached leaf that requires grad.
   void receive(OpId transfer, Tensor data);
   void run(OpId op);
+  // An op whose operands pass by other ranks, once more.
+  void run_again(OpId op);
   // What a transfer of the next stage sends.
   Tensor outgoing(OpId transfer);
   const Tensor& value(TensorId t) const { return variables_.at(t).data; }

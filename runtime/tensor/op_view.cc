@@ -17,11 +17,12 @@ OpView local_view(const BoundRule& rule, std::span<const Mode> modes, const Mesh
   OpView view = whole_view(rule);
   std::vector<int64_t> ways(rule.factors.size(), 1), block(rule.factors.size(), 0);
   for (size_t a = 0; a < modes.size(); ++a) {
-    if (modes[a].kind != Mode::Kind::split) continue;
-    const size_t f = modes[a].factor.at();
     const int64_t n = mesh.atom(AtomIndex(a)).size;
-    block[f] = block[f] * n + mesh.coordinate(rank, AtomIndex(a));
-    ways[f] *= n;
+    for (size_t f = 0; f < ways.size(); ++f) {
+      if (!modes[a].cuts(FactorIndex(f))) continue;
+      block[f] = block[f] * n + mesh.coordinate(rank, AtomIndex(a));
+      ways[f] *= n;
+    }
   }
   for (size_t f = 0; f < ways.size(); ++f) {
     const int64_t size = view.global[f];

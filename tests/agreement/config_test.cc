@@ -84,6 +84,23 @@ INSTANTIATE_TEST_SUITE_P(Megatron, PublishedModel,
                                                p.recompute = Recompute::selective;
                                              },
                                              {"context_parallel=all_gather"}},
+                                         Job{"llama_ring", kLlama, "megatron",
+                                             [](Plan& p) {
+                                               p.cp = 4;
+                                               p.pp = 2;
+                                               p.recompute = Recompute::full;
+                                             }},
+                                         Job{"llama_ring_of_two", kLlama, "megatron",
+                                             [](Plan& p) {
+                                               p.tp = p.cp = 2;
+                                               p.sp = true;
+                                               p.recompute = Recompute::selective;
+                                             }},
+                                         Job{"deepseek_ring", kDeepSeek, "megatron",
+                                             [](Plan& p) {
+                                               p.cp = 4;
+                                               p.ep = 4;
+                                             }},
                                          Job{"llama_ulysses",
                                              kLlama,
                                              "megatron",

@@ -51,6 +51,31 @@ TEST(ParallelForms, ContextParallelGathersKeysAndValuesTwice) {
                   "backward reduce_scatter cp kh 1024>256"));
 }
 
+// Keys of 128 and values of 192 elements on each rank, in one buffer: 1280 B.
+TEST(ParallelForms, ARingPassesKeysAndValuesAndTheirGradientsOn) {
+  EXPECT_THAT(of("cp_ring", Phase::forward),
+              ElementsAre("forward send cp kh to 1 1280", "forward recv cp kh from 3 1280",
+                          "forward send cp kh to 1 1280", "forward recv cp kh from 3 1280",
+                          "forward send cp kh to 1 1280", "forward recv cp kh from 3 1280"));
+  EXPECT_THAT(of("cp_ring", Phase::backward),
+              ElementsAre("backward send cp kh to 3 1280", "backward recv cp kh from 1 1280",
+                          "backward send cp kh to 3 2560", "backward recv cp kh from 1 2560",
+                          "backward send cp kh to 3 2560", "backward recv cp kh from 1 2560",
+                          "backward send cp kh to 3 1280", "backward recv cp kh from 1 1280"));
+}
+
+TEST(ParallelForms, OddRanksOfARingReceiveFirst) {
+  const auto lines = lines_of(analyze_model("cp_ring"), Rank(1), Phase::forward);
+  EXPECT_EQ(lines[0], "forward recv cp kh from 0 1280");
+  EXPECT_EQ(lines[1], "forward send cp kh to 2 1280");
+}
+
+// 3 + 4 exchanges, each a send and a receive of their own.
+TEST(ParallelForms, ARingOfFourLaunchesEveryMessageByItself) {
+  EXPECT_EQ(kernels_of(analyze_model("cp_ring"), Rank(2)),
+            (Kernels{{"SendRecv", 14}, {"AllReduce", 4}}));
+}
+
 TEST(ParallelForms, UlyssesExchangesSequenceAndHeadsFourTimesEachWay) {
   const Program p = analyze_model("ulysses");
   EXPECT_EQ(counts_of(p, r0), (Kernels{{"forward all_to_all", 4},

@@ -122,17 +122,19 @@ std::string_view core_op(ModelBuilder& b, std::vector<std::string>& inputs) {
 
 std::string core(ModelBuilder& b, const Heads& heads) {
   const bool exchanged = b.p.cp > 1 && b.profile.is("context_parallel", "a2a");
+  const bool ring = b.p.cp > 1 && b.profile.is("context_parallel", "p2p");
   std::vector<std::string> inputs;
   for (const std::string& x : {heads.q, heads.k, heads.v}) {
     inputs.push_back(exchanged ? b.op("identity", x.substr(b.module.size() + 1) + ".whole", {x})
                                : x);
     if (exchanged) exchange_heads(b, inputs.back(), "S(1)");
   }
-  if (b.p.cp > 1 && !exchanged)  // gathered for the forward, and again for the backward
+  if (b.p.cp > 1 && !exchanged && !ring)  // gathered for the forward, and again for the backward
     for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
   const std::string_view op = core_op(b, inputs);
   OpDecl& decl = b.add_op(op, "core", inputs);
   decl.attributes["causal"] = {b.causal, decl.pointer};
+  if (ring) decl.modes["cp"] = "ring(s)";
   const std::string o = decl.name;
   if (exchanged) exchange_heads(b, o, "S(2)");
   return o;

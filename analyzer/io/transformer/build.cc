@@ -52,13 +52,6 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
               a.experts && a.experts->bias && p.expert_tp() > 1 &&
                   profile.is("tensor_parallel", "optional_sequence"),
               "experts with a bias, split over ranks", "Each rank would add the bias to its part.");
-  const bool ring = profile.is("context_parallel", "p2p");
-  if (p.cp > 1 && (ring || profile["context_parallel"].empty()))
-    sink.add({"--cp",
-              ring ? "context parallelism as a ring of messages inside attention"
-                   : fmt::format("context parallelism under {}", profile.name()),
-              ring ? "--set context_parallel=all_gather or =a2a" : "1",
-              ring ? "The ring's messages are not modelled." : "", "unsupported-plan"});
   if (p.recompute != Recompute::none && profile["recompute"].empty())
     sink.add({"--recompute", fmt::format("recomputation under {}", profile.name()), "none", "",
               "unsupported-plan"});

@@ -31,6 +31,7 @@ class Limits {
     sharding();
     pipeline();
     experts();
+    contexts();
   }
 
  private:
@@ -98,6 +99,22 @@ class Limits {
            "reshard_after_forward=always with a pipeline",
            "reshard_after_forward=default or never, or --pp 1",
            "How often it gathers depends on the order of microbatches; not modelled.");
+  }
+
+  // Each rank has a chunk from the front and its mirror image from the back, so that a causal mask
+  // leaves all of them the same work.
+  void contexts() {
+    if (p_.cp == 1) return;
+    refuse(
+        profile_["context_parallel"].empty(), "--cp", "context parallelism", "1",
+        is("pipeline", "torch")
+            ? "PyTorch's ring attention sends gradients by all-to-alls to one rank, which is not "
+              "modelled; megatron has context parallelism."
+            : "megatron has it.");
+    refuse(
+        !profile_["context_parallel"].empty() && p_.seq % (2 * p_.cp) != 0 && p_.seq % p_.cp == 0,
+        "--seq", fmt::format("{} tokens in two chunks for each of {} ranks of cp", p_.seq, p_.cp),
+        fmt::format("a multiple of {}", 2 * p_.cp));
   }
 
   void pipeline() {

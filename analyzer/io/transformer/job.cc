@@ -78,6 +78,8 @@ class MeshBuilder {
 };
 
 void set_switches(ModelBuilder& b) {
+  if (b.profile.is("ring_launch", "single")) b.model.switches.ring_launch = RingLaunch::single;
+  if (b.profile.is("ring_launch", "batched")) b.model.switches.ring_launch = RingLaunch::batched;
   b.model.switches.fused_column_linear = b.profile["column_input_gradient"] == "fused";
   b.model.switches.coalesce_model_sync = b.profile["norm_sync"] == "coalesced";
 }

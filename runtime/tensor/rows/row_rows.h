@@ -92,7 +92,8 @@ struct AttentionOp {  // attention, attention_biased and attention_with_sinks
     auto o = run.template zeros<T>(f.result_size(0));
     auto lse = run.template zeros<T>(queries(f)), delta = run.template zeros<T>(queries(f));
     run.items(queries(f), AttentionForward<T>{a, q, k, v, o.data(), lse.data()});
-    run.items(queries(f), AttentionQueryBackward<T>{a, q, k, v, o.data(), grad, lse.data(),
+    // delta is of the output that was kept: in a ring that of all keys, not of this block's.
+    run.items(queries(f), AttentionQueryBackward<T>{a, q, k, v, f.out[0], grad, lse.data(),
                                                     delta.data(), f.din[0]});
     if (f.din[1] || f.din[2])
       run.items(keys(f), AttentionKeyBackward<T>{a, q, k, v, grad, lse.data(), delta.data(),

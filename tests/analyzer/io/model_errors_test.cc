@@ -322,8 +322,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{R"json("inputs": ["h"])json", R"json("inputs": "h")json",
                 "/ops/1/inputs: the string \"h\"; expected an array. [wrong-type]"},
         Mistake{R"json("output": "a")json", R"json("output": "a", "modes": {"tp": "splt(n)"})json",
-                "/ops/1/modes/tp: mode \"splt(n)\"; expected \"redundant\", \"linear\" or "
-                "\"split(factor)\". [bad-mode]"},
+                "/ops/1/modes/tp: mode \"splt(n)\"; expected \"redundant\", \"linear\", "
+                "\"split(factor)\" or \"ring(factor)\". [bad-mode]"},
         Mistake{
             R"json("output": "a")json", R"json("output": "a", "stage": 1)json",
             "/ops/2/inputs/0: \"a\" comes from op 1 (\"a\") on stage 1, and this op is on stage 0; "

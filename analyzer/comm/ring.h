@@ -1,0 +1,38 @@
+// What the ranks of a ring say to each other inside one op whose operands pass by (rule/mode.h).
+//
+//   forward    n-1 exchanges: each rank hands the operands that it saw last to the next rank. Those
+//              that it saw at the end, its next rank's own, are kept for the backward.
+//   backward   n exchanges the other way: first the operands; then operands and, in the same
+//              message, the gradients of those sent before, as summed up so far; at last gradients
+//              alone, which so come home.
+//
+// The operands of one rank lie in one buffer (keys, then values). All of it runs if any operand of
+// the op requires grad. Source: TransformerEngine attention/dot_product_attention/
+// context_parallel.py, AttnFuncWithCPAndKVP2P and flash_attn_p2p_communicate. Not known here: what
+// the op computes, and bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace s2t {
+
+// Whether an exchange's send and receive are one launch: never, always, or in rings of two only
+// (where the two are each other's neighbour on both sides).
+enum class RingLaunch : uint8_t { pairs, single, batched };
+constexpr bool launched_together(RingLaunch launch, int64_t n) {
+  return launch == RingLaunch::batched || (launch == RingLaunch::pairs && n == 2);
+}
+
+// One exchange of a rank: a message to one neighbour, and an equal one from the other. Ranks at even
+// positions send first, the others receive first.
+struct RingExchange {
+  int64_t to = 1;  // position of the neighbour minus ours: +1 or -1
+  bool operands = true, gradients = false;
+
+  bool operator==(const RingExchange&) const = default;
+};
+std::vector<RingExchange> ring_forward(int64_t n);
+std::vector<RingExchange> ring_backward(int64_t n);
+
+}  // namespace s2t
