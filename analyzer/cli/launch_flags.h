@@ -40,6 +40,8 @@ inline constexpr LaunchChange kChanges[] = {
     {"--cp-comm-type", "context_parallel", "p2p", "p2p"},
     {"--cp-comm-type", "context_parallel", "a2a", "a2a"},
     {"--cp-comm-type", "context_parallel", "all_gather", "allgather"},
+    {"--cp-comm-type", "context_parallel", "all_gather", "all_gather"},
+    {"--cp-comm-type", "context_parallel", "a2a+p2p", "a2a+p2p"},  // refused by name
     {"--clip-grad", "grad_norm", "none", "0"},
     {"--clip-grad", "grad_norm", "none", "0.0"},
 };
@@ -141,7 +143,8 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
      "transformer_engine"},
     {"--optimizer", "an optimizer that may gather gradients or weights", "adam sgd"},
     {"--log-num-zeros-in-grad", "the number of zeros in the gradients"},
-    {"--cp-comm-type", "context parallelism in two levels", "p2p a2a allgather"},
+    {"--cp-comm-type", "another way of context parallelism",
+     "p2p a2a allgather all_gather a2a+p2p"},
     {"--hierarchical-context-parallel-sizes", "context parallelism in two levels"},
     {"--hybrid-context-parallel", "samples of different context-parallel sizes"},
     {"--sft", "packed samples, whose lengths are handed out"},

@@ -37,6 +37,7 @@ class ForwardPlanner {
     OpPlan plan;
     choose_modes(graph_, op, layouts, plan, diagnostics_);
     check_even(op, plan);
+    check_ring(op, plan);
     remark_bias(op, layouts[0], plan);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       plan.conversions.push_back(convert(id, op.inputs[i], i, plan.operand_ports[i]));
@@ -94,6 +95,16 @@ class ForwardPlanner {
            fmt::format("a multiple of {}", ways),
            "Uneven parts work along dims of one factor only; pad the dim.", "indivisible"});
     }
+  }
+
+  // Behind a causal mask a rank's queries see the keys of the ranks before it, and part of its own.
+  void check_ring(const Op& op, const OpPlan& plan) {
+    if (!ring_atoms(plan) || !flag_or(op.attributes, "causal", false)) return;
+    const auto size = [&](const char* f) { return op.rule->factors[op.rule->find(f)->at()].size; };
+    if (size("s") == size("t")) return;
+    diagnostics_.add({op.pointer + "/modes",
+                      fmt::format("a causal ring of {} queries and {} keys", size("s"), size("t")),
+                      "as many keys as queries", "", "bad-mode"});
   }
 
   static bool shares_a_dim(const BoundRule& rule, FactorIndex f) {

@@ -289,9 +289,20 @@ class Assembler {
       }
       if (!missing.steps.empty()) prune(backward_events(missing), because(step));
       if (step.kind == BackwardStep::Kind::op && !ran.count(step.op))
-        prune(emitter_.ring(step.op, Phase::backward), because(step));
+        prune(sent_by_ring(step.op), because(step));
     }
     prune_synchronisation(unpruned);
+  }
+
+  // What any rank would send, once for each exchange.
+  std::vector<Event> sent_by_ring(OpId op) {
+    std::vector<Event> sent;
+    for (Event& e : emitter_.ring(op, Phase::backward)) {
+      if (e.op != Collective::send || (!sent.empty() && sent.back().cause == e.cause)) continue;
+      e.ranks = emitter_.ranks_of_stage(static_cast<int>(*e.stage));
+      sent.push_back(std::move(e));
+    }
+    return sent;
   }
 
   std::string because(const BackwardStep& step) const {

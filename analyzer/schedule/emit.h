@@ -34,6 +34,8 @@ class Emitter {
   // One message of a stage border: `op` is send or recv as `stage` issues it.
   Event message(const Op& transfer, TensorId value, Collective op, int stage, bool backward);
 
+  RankSet ranks_of_stage(int stage) const;
+
   // The axis families every rank creates, whatever is used.
   void register_axes();
 
@@ -42,7 +44,6 @@ class Emitter {
   size_t family(AtomSet atoms, bool prefer_expert);
   std::string tied_name(const Family& f) const;
   size_t cause(Cause cause);
-  RankSet ranks_of_stage(int stage) const;
   std::vector<Event> step_events(TensorId value, const Step& step, const Context& context);
   void ragged(TensorId value, const Step& step, const Event& base, std::vector<Event>& out);
   const std::vector<int64_t>& alike(const Routing& routing);

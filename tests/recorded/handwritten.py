@@ -1,5 +1,5 @@
-"""Parallel layers that people write by hand over functional collectives: Ulysses, context parallelism, grouped-query
-attention, experts behind a router, and activation checkpointing around a tensor-parallel block.
+"""Parallel layers that people write by hand over functional collectives: Ulysses, context parallelism (gathered, and as a
+ring of messages), grouped-query attention, experts behind a router, and activation checkpointing around a tensor-parallel block.
 """
 
 import torch
@@ -66,6 +66,89 @@ def context_parallel(run):
     with run.phase("backward"):
         loss.backward()
     average_gradients(run, (wq, wk, wv, wo), cp)
+
+
+def pass_on(buffer, step, group):
+    """Sends to the member `step` places on and returns what comes from the other side; even members send first."""
+    n, me, arrived = dist.get_world_size(group), dist.get_rank(group), torch.empty_like(buffer)
+    there, here = (dist.get_global_rank(group, (me + s) % n) for s in (step, -step))
+    calls = [lambda: dist.isend(buffer, there, group), lambda: dist.irecv(arrived, here, group)]
+    for work in [call() for call in (calls if me % 2 == 0 else reversed(calls))]:
+        work.wait()
+    return arrived
+
+
+class Ring(torch.autograd.Function):
+    """What Transformer Engine's AttnFuncWithCPAndKVP2P sends: keys and values pass by, and their gradients behind them."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, group):
+        kv, outs, sums = torch.stack((k, v)), [], []
+        for left in reversed(range(dist.get_world_size(group))):
+            seen = scores(q, kv[0])
+            sums.append(seen.logsumexp(-1))
+            outs.append(torch.einsum("bhst,tbhd->sbhd", seen.softmax(-1), kv[1]))
+            kv = pass_on(kv, 1, group) if left else kv
+        total = torch.stack(sums).logsumexp(0)
+        out = sum(o * by_row((s - total).exp()) for o, s in zip(outs, sums))
+        ctx.save_for_backward(q, kv, out, total)
+        ctx.group = group
+        return out
+
+    @staticmethod
+    def backward(ctx, dout):
+        q, kv, out, total = ctx.saved_tensors
+        last = dist.get_world_size(ctx.group) - 1
+        dq, dkv, delta = 0, None, torch.einsum("sbhd,sbhd->bhs", out, dout)[..., None]
+        for i in range(last + 1):
+            arrived = pass_on(kv if i == 0 else dkv if i == last else torch.stack((kv, dkv)), -1, ctx.group)
+            p = (scores(q, kv[0]) - total[..., None]).exp()
+            ds = p * (torch.einsum("sbhd,tbhd->bhst", dout, kv[1]) - delta) / HEAD**0.5
+            dq = dq + torch.einsum("bhst,tbhd->sbhd", ds, kv[0])
+            mine = [torch.einsum("bhst,sbhd->tbhd", *pair) for pair in ((ds, q), (p, dout))]
+            dkv = torch.stack(mine) + (0 if i == 0 else arrived if i == last else arrived[1])
+            kv = arrived if i == 0 else arrived[0]
+        return dq, dkv[0], dkv[1], None
+
+
+def scores(q, k):
+    return torch.einsum("sbhd,tbhd->bhst", q, k) / HEAD**0.5
+
+
+def by_row(factors):
+    return factors.permute(2, 0, 1)[..., None]
+
+
+def ring(run):
+    cp = run.group("cp")
+    wq, wk, wv, wo = (weight(WIDTH) for _ in range(4))
+    x = torch.randn(SEQUENCE // run.log.axes["cp"], BATCH, WIDTH, requires_grad=True)
+    with run.phase("forward"):
+        q, k, v = (split_heads(F.linear(x, w)) for w in (wq, wk, wv))
+        out = Ring.apply(q, k, v, cp)
+        loss = F.linear(out.flatten(2), wo).square().mean()
+    q.retain_grad(), k.retain_grad(), v.retain_grad()
+    with run.phase("backward"):
+        loss.backward()
+    average_gradients(run, (wq, wk, wv, wo), cp)
+    check_ring(q, k, v, out, wo, cp)
+
+
+def check_ring(q, k, v, out, wo, group):
+    """The same with everything gathered: outputs and gradients are equal."""
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    whole = []
+    for t in (q, k, v):
+        parts = [torch.empty_like(t) for _ in range(n)]
+        dist.all_gather(parts, t.detach().contiguous(), group=group)
+        whole.append(torch.cat(parts).requires_grad_())
+    heads = attend(*whole)
+    weights = [torch.empty_like(wo) for _ in range(n)]
+    dist.all_gather(weights, wo.detach(), group=group)
+    sum(F.linear(o.flatten(2), w).square().mean() for o, w in zip(heads.chunk(n), weights)).backward()
+    torch.testing.assert_close(out, heads.chunk(n)[me])
+    for t, gathered in zip((q, k, v), whole):
+        torch.testing.assert_close(t.grad, gathered.grad.chunk(n)[me])
 
 
 def grouped_query(run, kv_heads=2):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from data_parallel import ddp, ddp_tensor_parallel, fsdp, fsdp_tensor_parallel
-from handwritten import checkpointed_block, context_parallel, grouped_query, routed_experts, ulysses
+from handwritten import checkpointed_block, context_parallel, grouped_query, ring, routed_experts, ulysses
 from notes import dp_mlp, experts, pipeline, pp_4layers, tp_all_reduce, tp_mlp, tp_pp_dp, tp_sequence
 from pipelines import torch_pipeline
 from recorder import GLOO, SIMULATED
@@ -119,6 +119,7 @@ TABLE = models("models", [
     row("interleaved_p2_v2_m4", torch_pipeline, "pp 2", GLOO, BATCH, schedule=ScheduleInterleaved1F1B, microbatches=4, virtual=2),
     row("ulysses", ulysses, "sp 4", GLOO),
     row("cp_all_gather", context_parallel, "cp 4", SIMULATED),
+    row("ring", ring, "cp 4", GLOO),
     row("gqa_tp4_kv2", grouped_query, "kv 2, rep 2", GLOO),
 ]) + models(None, [
     row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, UNPREDICTED_ROOT, head=True),

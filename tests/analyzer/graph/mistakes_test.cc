@@ -235,6 +235,29 @@ TEST(Mistakes, PinOfACompositeNamesOneOfItsOwnFactors) {
             "[bad-mode]");
 }
 
+constexpr std::string_view kRing = R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "cp", "size": 2, "kind": "data"}]},
+    "tensors": {"q": {"shape": [2, 4, 8, 16]}, "k": {"shape": [2, 2, 8, 16]},
+                "v": {"shape": [2, 2, 8, 16]}},
+    "ops": [{"op": "attention", "inputs": ["q", "k", "v"], "output": "o", "causal": true,
+             "modes": {"cp": "ring(s)"}}]
+  })json";
+
+TEST(Mistakes, RingThatIsNone) {
+  EXPECT_EQ(found(kRing, {}), "");
+  EXPECT_EQ(
+      found(kRing, {{"ring(s)", "ring(t)"}}),
+      "m.json: /ops/0/modes/cp: \"ring(t)\" is no mode of attention; expected \"redundant\", "
+      "\"split(b)\", \"split(g)\", \"split(r)\", \"split(s)\", \"split(j)\", \"linear\", "
+      "\"ring(s)\". The rule is \"q[b (g r) s h] k[b g t! h!] v[b g t! j] -> o[b (g r) s j]\". "
+      "[bad-mode]");
+  EXPECT_EQ(found(kRing, {{"[2, 4, 8, 16]", "[2, 4, 4, 16]"}}),
+            "m.json: /ops/0/modes: a causal ring of 4 queries and 8 keys; expected as many keys as "
+            "queries. [bad-mode]");
+  EXPECT_NE(found(kRing, {{"\"size\": 2", "\"size\": 3"}}), "");
+}
+
 constexpr std::string_view kUneven = R"json({
     "schema": "shape2trace.model/1",
     "mesh": {"axes": [{"name": "t", "size": 4,

@@ -48,6 +48,17 @@ TEST(Mode, ALinearLayerHasTheFivePortsOfTheTable) {
   EXPECT_EQ(ports(rule, Mode::linear(0)), (Ports{P, R, P}));          // lazy Partial
 }
 
+// Queries stay, keys and values pass by; heads are whole on every rank.
+TEST(Mode, ARingCutsWhatStaysAndWhatPassesBy) {
+  const BoundRule rule = bound("attention", {{2, 4, 8, 16}, {2, 2, 8, 16}, {2, 2, 8, 16}});
+  const Mode ring = Mode::ring(rule.find("s").value(), rule.find("t").value());
+  EXPECT_EQ(ports(rule, ring), (Ports{S(2), S(2), S(2)}));
+  EXPECT_EQ(to_string(ring, rule), "ring(s)");
+  EXPECT_TRUE(ring.cuts(rule.find("s").value()) && ring.cuts(rule.find("t").value()));
+  EXPECT_FALSE(ring.cuts(rule.find("b").value()));
+  EXPECT_FALSE(split(rule, "s").cuts(rule.find("t").value()));
+}
+
 TEST(Mode, ABiasIsPartialTogetherWithWhatItIsAddedTo) {
   const BoundRule rule = bound("bias_add", {{2, 4}, {4}});
   EXPECT_EQ(ports(rule, Mode::linear(0)), (Ports{P, P, P}));

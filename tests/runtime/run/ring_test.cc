@@ -1,8 +1,6 @@
 // Attention in a ring against the same kernel on everything at once.
 #include "runtime/run/ring.h"
 
-#include "runtime/device/host_device.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +8,8 @@
 #include <map>
 #include <mutex>
 #include <thread>
+
+#include "runtime/device/host_device.h"
 
 namespace s2t {
 namespace {
