@@ -111,6 +111,8 @@ class Limits {
             ? "PyTorch's ring attention sends gradients by all-to-alls to one rank, which is not "
               "modelled; megatron has context parallelism."
             : "megatron has it.");
+    refuse(a_.sinks && is("context_parallel", "p2p"), "--cp", "attention sinks in a ring", "1",
+           "Transformer Engine has them with --set context_parallel=a2a only.");
     refuse(
         !profile_["context_parallel"].empty() && p_.seq % (2 * p_.cp) != 0 && p_.seq % p_.cp == 0,
         "--seq", fmt::format("{} tokens in two chunks for each of {} ranks of cp", p_.seq, p_.cp),

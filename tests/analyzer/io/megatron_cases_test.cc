@@ -310,6 +310,14 @@ TEST(ContextParallel, CutsASequenceIntoTwoChunksForEachRank) {
   EXPECT_THAT(refusals(dense(1, 64, 4), plan), ElementsAre(HasSubstr("a multiple of 8")));
 }
 
+TEST(ContextParallel, HasNoSinksInARing) {
+  Plan plan = plan_of(1, 64, false);
+  plan.cp = 2;
+  Architecture a = dense(1, 64, 4);
+  a.sinks = true;
+  EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("context_parallel=a2a")));
+}
+
 // A large world: peers are told by their offset, and even and odd ranks behave alike.
 TEST(ContextParallel, CountsALargeRingOnce) {
   Plan plan = plan_of(8, 8192, true);

@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{kLoss, R"json("switches": {"lazy": true})json",
                 "/switches/lazy: unknown key \"lazy\"; expected one of \"conversions\", "
                 "\"accumulate\", \"residual\", \"partial\", \"redistribution\", "
-                "\"fused_column_linear\", \"norm_sync\". [unknown-key]"},
+                "\"fused_column_linear\", \"ring_launch\", \"norm_sync\". [unknown-key]"},
         Mistake{kLoss,
                 R"json("gradient_sync": {"kind": "fsdp", "units": [["w3"], ["w1"], ["w1"]]})json",
                 "/gradient_sync/units/0: no parameter named \"w3\"; expected one of \"w1\", "

@@ -298,9 +298,6 @@ TEST(Plan, EveryMistakeSaysWhatWouldFit) {
 
 TEST(Plan, WhatIsNotModelledIsRefusedByName) {
   Plan plan = plan_of(1, 128, false);
-  plan.cp = 2;
-  EXPECT_THAT(refusals(dense(2, 64, 4), plan), ElementsAre(HasSubstr("a ring of messages")));
-  plan.cp = 1;
   plan.tp = 2;
   EXPECT_THAT(refusals(mixtral(2), plan), ElementsAre(HasSubstr("--sp too")));
 }

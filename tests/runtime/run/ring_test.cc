@@ -79,7 +79,8 @@ class RingOfRanks : public testing::TestWithParam<Job> {
   std::vector<Tensor> run(int64_t me) {
     const int64_t n = GetParam().n;
     const Mesh mesh({{"cp", n, AxisKind::data, {}}}, {});
-    const std::vector<Mode> modes{Mode::ring(bound_.find("s").value(), bound_.find("t").value())};
+    const std::vector<Mode> modes(mesh.atoms().size(),
+                                  Mode::ring(bound_.find("s").value(), bound_.find("t").value()));
     OpCall call = call_;
     call.view = local_view(bound_, modes, mesh, Rank(static_cast<int32_t>(me)));
     RingAttention ring(call, host_device(), n, me,
