@@ -23,6 +23,18 @@ void add(Bucket& bucket, const GradientLeaf& leaf) {
   bucket.sent = leaf.ready;
 }
 
+// Buckets that were cut from the front of the model, numbered as the backward fills them: each is
+// sent with the gradient of it that is ready last, but never before the one in front of it.
+void sent_last_to_first(std::vector<Bucket>& buckets) {
+  std::reverse(buckets.begin(), buckets.end());
+  OpId sent;
+  for (Bucket& b : buckets) {
+    for (const GradientLeaf& leaf : b.leaves) b.sent = std::min(b.sent, leaf.ready);
+    if (sent.valid()) b.sent = std::min(b.sent, sent);
+    sent = b.sent;
+  }
+}
+
 std::vector<Bucket> closed_when_reached(const GradientSyncDecl& decl,
                                         const std::vector<const GradientLeaf*>& taken) {
   using Kind = std::tuple<int, bool, AtomSet, DType, DType, bool>;
@@ -45,6 +57,7 @@ std::vector<Bucket> closed_when_reached(const GradientSyncDecl& decl,
   std::stable_sort(rest.begin(), rest.end(),
                    [](const Bucket& a, const Bucket& b) { return a.sent > b.sent; });
   closed.insert(closed.end(), rest.begin(), rest.end());
+  if (decl.last_bucket_first) sent_last_to_first(closed);
   return closed;
 }
 
@@ -90,7 +103,44 @@ class ClosedBefore {
   std::vector<Bucket> closed_;
 };
 
+// Where a leaf's gradient begins among the flat ones of its group, and the size of a rank's part.
+std::pair<Count, Count> place_in_parts(const GradientLeaf& leaf,
+                                       const std::vector<GradientLeaf>& leaves, Count block) {
+  Count all = 0, at = 0;
+  for (const GradientLeaf& other : leaves) {
+    if (other.stage != leaf.stage || other.data != leaf.data || other.dtype != leaf.dtype) continue;
+    if (other.parameter == leaf.parameter) at = all;
+    all = checked_add(all, elements(other.local));
+  }
+  return {at, ceil_div(all, block)};
+}
+
 }  // namespace
+
+std::vector<Count> whole_calls(const GradientSyncDecl& decl, const Bucket& bucket,
+                               const std::vector<GradientLeaf>& leaves, int64_t ranks) {
+  const auto n = static_cast<Count>(ranks);
+  const Count padding = checked_mul(n, static_cast<Count>(decl.bucket_multiple));
+  if (decl.bucket_multiple > 1) return {ceil_div(bucket.elements, padding) * padding};
+  const GradientLeaf& leaf = bucket.leaves[0];
+  const Count most = limit(decl, leaf.stage, false) / size_of(leaf.dtype);
+  if (bucket.leaves.size() > 1 || bucket.elements <= most || decl.update_alignment == 0)
+    return {bucket.elements};
+  const auto align = static_cast<Count>(decl.update_alignment);
+  auto [at, part] = place_in_parts(leaf, leaves, checked_mul(n, align));
+  part *= align;
+  std::vector<Count> calls;
+  Count held = 0;
+  for (const Count end = at + bucket.elements; at < end;) {
+    const Count next = std::min(end, (at / part + 1) * part);
+    held += next - at;
+    at = next;
+    if (held <= most && at < end) continue;
+    calls.push_back(held);
+    held = 0;
+  }
+  return calls;
+}
 
 std::vector<Bucket> cut_into_buckets(const GradientSyncDecl& decl,
                                      const std::vector<GradientLeaf>& leaves) {

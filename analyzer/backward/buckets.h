@@ -29,4 +29,11 @@ std::vector<Bucket> cut_into_buckets(const GradientSyncDecl& decl,
 // which these are. Then dense ones come before those of experts, the stages in their order.
 std::vector<Bucket> cut_into_buckets(const Graph& graph, const std::vector<GradientLeaf>& leaves);
 
+// Elements of each call that all-reduces a bucket whole: one, unless it holds a gradient beyond the
+// limit; such a one is cut where the flat gradients of `leaves`, padded to equal parts of `ranks`,
+// pass from one rank's part to the next, and goes out as soon as cuts together exceed the limit
+// (DeepSpeed's allreduce_and_scatter). A bucket that is padded itself (BF16_Optimizer) is one call.
+std::vector<Count> whole_calls(const GradientSyncDecl& decl, const Bucket& bucket,
+                               const std::vector<GradientLeaf>& leaves, int64_t ranks);
+
 }  // namespace s2t

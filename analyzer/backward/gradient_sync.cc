@@ -11,6 +11,7 @@
 #include "analyzer/backward/buckets.h"
 #include "analyzer/backward/sharding_units.h"
 #include "analyzer/backward/sync_remarks.h"
+#include "analyzer/backward/unit_gathers.h"
 #include "analyzer/base/text.h"
 
 namespace s2t {
@@ -26,7 +27,11 @@ class SyncPlanner {
       : graph_(graph),
         backward_(backward),
         decl_(graph.sync),
-        leaves_(gradient_leaves(graph, backward)) {}
+        leaves_(gradient_leaves(graph, backward)) {
+    for (const ShardedUnitDecl& unit : decl_.units)
+      for (const std::string& name : unit.parameters)
+        if (unit.dim > 0) cut_dims_[name] = static_cast<int>(unit.dim);
+  }
 
   Sync plan() {
     if (decl_.tied_first) reduce_tied();
@@ -45,7 +50,7 @@ class SyncPlanner {
           reduce(b, decl_.whole_gradients ? Collective::all_reduce : Collective::reduce_scatter);
         break;
       case SyncKind::zero3:
-        gather_modules();
+        gather_units(sharding_units(graph_));
         for (const Bucket& b : cut_into_buckets(graph_, leaves_))
           reduce(b, Collective::reduce_scatter);
         break;
@@ -130,7 +135,15 @@ class SyncPlanner {
                              decl_.kind == SyncKind::zero3;
     if (overlap(in_backward) || every_microbatch())
       place_after(call, b.sent.valid() ? b.sent : end_of_backward(call.stage));
-    out_.calls.push_back(std::move(call));
+    if (!decl_.whole_gradients || op != Collective::all_reduce) {
+      out_.calls.push_back(std::move(call));
+      return;
+    }
+    for (const Count n : whole_calls(decl_, b, leaves_, graph_.mesh.size(call.atoms))) {
+      if (n != call.elements) call.shape = flat(n);
+      call.elements = n;
+      out_.calls.push_back(call);
+    }
   }
 
   void fill(SyncCall& call, const Bucket& b, Collective op) const {
@@ -212,21 +225,22 @@ class SyncPlanner {
     std::erase_if(leaves, [&](const GradientLeaf& leaf) {
       return leaf.data == 0 || !persistent(leaf.parameter);
     });
-    for (SyncCall& call : update_calls(leaves)) {
-      call.elements = part(call.members, call.atoms);
-      call.shape = flat(call.elements);
-      out_.calls.push_back(std::move(call));
-    }
+    for (const SyncCall& together : update_calls(leaves))
+      for (const TensorId p : together.members) {  // _allgather_params_coalesced: a launch for each
+        SyncCall call = together;
+        call.members = {p};
+        call.elements = part(call.members, call.atoms);
+        call.shape = flat(call.elements);
+        out_.calls.push_back(std::move(call));
+      }
   }
 
   // Each module is gathered when it runs, in both directions.
-  void gather_modules() {
-    const std::vector<ShardingUnit> all = sharding_units(graph_);
-    for (const ShardingUnit& u : all) {
-      gather(u, SyncCall::Where::before_forward_op, u.first);
-      if (const OpId anchor = first_backward_op(u, backward_); anchor.valid())
-        gather(u, SyncCall::Where::before_backward_op, anchor);
-    }
+  void gather_units(const std::vector<ShardingUnit>& units) {
+    for (const UnitGather& g : unit_gathers(graph_, units, backward_))
+      gather(units[g.unit],
+             g.backward ? SyncCall::Where::before_backward_op : SyncCall::Where::before_forward_op,
+             g.before);
   }
 
   // --- fully sharded -----------------------------------------------------------------------------
@@ -235,8 +249,14 @@ class SyncPlanner {
     return local_shape(graph_.value(p).shape, graph_.value(p).layout, graph_.mesh);
   }
 
-  // Elements of one rank's part: every parameter is padded to a multiple of the group, on dim 0
-  // (FSDP) or as a flat tensor (ZeRO 3).
+  // The dim along which a parameter is cut: that of its unit (FSDP), of the flat tensor (ZeRO 3).
+  int cut_dim(TensorId p) const {
+    const auto at = cut_dims_.find(graph_.value(p).name);
+    return at == cut_dims_.end() || !fully_sharded() ? 0 : at->second;
+  }
+
+  // Elements of one rank's part: every parameter is padded to a multiple of the group, on the dim
+  // along which it is cut.
   Count part(const std::vector<TensorId>& members, AtomSet atoms) const {
     const auto n = static_cast<Count>(graph_.mesh.size(atoms));
     Count total = 0;
@@ -244,7 +264,8 @@ class SyncPlanner {
       Shape local = local_of(p);
       if (local.empty()) local = {1};
       if (!fully_sharded()) local = flat(elements(local));
-      local[0] = static_cast<int64_t>(ceil_div(static_cast<Count>(local[0]), n));
+      int64_t& rows = local[static_cast<size_t>(cut_dim(p))];
+      rows = static_cast<int64_t>(ceil_div(static_cast<Count>(rows), n));
       total = checked_add(total, elements(local));
     }
     return total;
@@ -252,38 +273,16 @@ class SyncPlanner {
 
   void shard_fully() {
     const std::vector<ShardingUnit> all = sharding_units(graph_);
-    for (const ShardingUnit& u : all) gather(u, SyncCall::Where::before_forward_op, u.first);
+    gather_units(all);
     std::vector<ShardingUnit> reversed(all.rbegin(), all.rend());
     std::stable_sort(reversed.begin(), reversed.end(),
                      [](const ShardingUnit& a, const ShardingUnit& b) {
                        return std::tuple(-a.stage, a.root, -a.last.value) <
                               std::tuple(-b.stage, b.root, -b.last.value);
                      });
-    gather_again(all);
     // Reductions follow the backward; torch's pipelines make up for them in forward order.
     for (const ShardingUnit& u : overlap(true) ? reversed : all)
       scatter(u, overlap(true) ? last_backward_op(u, backward_) : end_of_backward(u.stage));
-  }
-
-  // Each unit, as its backward begins, has the one gathered whose backward comes next. A root is
-  // the first of its stage.
-  void gather_again(std::vector<ShardingUnit> chain) {
-    std::stable_sort(chain.begin(), chain.end(), [](const ShardingUnit& a, const ShardingUnit& b) {
-      return std::tuple(-a.stage, !a.root, -a.last.value) <
-             std::tuple(-b.stage, !b.root, -b.last.value);
-    });
-    OpId last_use;  // of the unit that is used last
-    for (const ShardingUnit& u : chain)
-      if (!u.root && (!last_use.valid() || u.last > last_use)) last_use = u.last;
-    for (size_t i = 0; i < chain.size(); ++i) {
-      const ShardingUnit& u = chain[i];
-      if (!decl_.reshard_after_forward || u.root) continue;
-      if (!decl_.reshard_last_unit && u.last == last_use) continue;
-      const ShardingUnit& before = chain[i > 0 && chain[i - 1].stage == u.stage ? i - 1 : i];
-      OpId anchor = first_backward_op(before, backward_);
-      if (!anchor.valid()) anchor = first_backward_op(u, backward_);
-      if (anchor.valid()) gather(u, SyncCall::Where::before_backward_op, anchor);
-    }
   }
 
   void gather(const ShardingUnit& u, SyncCall::Where where, OpId anchor) {
@@ -303,24 +302,36 @@ class SyncPlanner {
       call.stage = u.stage;
       call.to = call.from = graph_.value(members[0]).layout;
       for (size_t i = 0; i < graph_.atoms(); ++i)
-        if (contains(call.atoms, AtomIndex(i))) call.from[AtomIndex(i)] = Placement::S(0);
+        if (contains(call.atoms, AtomIndex(i)))
+          call.from[AtomIndex(i)] = Placement::S(cut_dim(members[0]));
       out_.calls.push_back(std::move(call));
     }
   }
 
-  using FamilyKey = std::tuple<AtomSet, DType, bool>;  // true: of experts
+  // True: of experts, which a module that is wrapped as one holds like all others.
+  using FamilyKey = std::tuple<AtomSet, DType, bool>;
   std::map<FamilyKey, std::vector<TensorId>> by_family(const ShardingUnit& u) const {
     std::map<FamilyKey, std::vector<TensorId>> groups;
     for (const TensorId p : u.members) {
       AtomSet atoms = 0;
       for (size_t i = 0; i < graph_.atoms(); ++i)
-        if (contains(sync_atoms(graph_, p), AtomIndex(i)) && graph_.mesh.atoms()[i].size > 1 &&
-            graph_.value(p).layout[AtomIndex(i)].is_replicate())
+        if (contains(sync_atoms(graph_, p) & ~replicated(), AtomIndex(i)) &&
+            graph_.mesh.atoms()[i].size > 1 && graph_.value(p).layout[AtomIndex(i)].is_replicate())
           atoms |= atom_bit(AtomIndex(i));
       if (decl_.kind == SyncKind::zero3 && persistent(p)) continue;
-      if (atoms) groups[{atoms, graph_.value(p).dtype, graph_.value(p).expert}].push_back(p);
+      if (atoms)
+        groups[{atoms, graph_.value(p).dtype, !fully_sharded() && graph_.value(p).expert}]
+            .push_back(p);
     }
     return groups;
+  }
+
+  // Axes on which parts live several times (HSDP).
+  AtomSet replicated() const {
+    AtomSet atoms = 0;
+    for (const std::string& name : decl_.replicated)
+      if (const Axis* axis = graph_.mesh.find(name)) atoms |= axis->atoms;
+    return atoms;
   }
 
   void scatter(const ShardingUnit& u, OpId anchor) {
@@ -328,20 +339,33 @@ class SyncPlanner {
     for (const GradientLeaf& leaf : leaves_)
       if (leaf.stage == u.stage && leaf.data &&
           std::find(u.members.begin(), u.members.end(), leaf.parameter) != u.members.end()) {
-        groups[{leaf.data, leaf.dtype, leaf.expert}].push_back(&leaf);
+        groups[{leaf.data, leaf.dtype, !fully_sharded() && leaf.expert}].push_back(&leaf);
         if (leaf.model) whole_first(leaf, anchor);
       }
     for (const auto& [key, leaves] : groups) {
       const AtomSet atoms = std::get<AtomSet>(key);
+      const AtomSet shards = atoms & ~replicated(), copies = atoms & replicated();
       SyncCall call =
-          call_for(*leaves[0], SyncCall::Purpose::data, Collective::reduce_scatter, atoms);
+          call_for(*leaves[0], SyncCall::Purpose::data, Collective::reduce_scatter, shards);
       for (size_t i = 0; i < graph_.atoms(); ++i)
-        if (contains(atoms, AtomIndex(i))) call.to[AtomIndex(i)] = Placement::S(0);
+        if (contains(shards, AtomIndex(i)))
+          call.to[AtomIndex(i)] = Placement::S(cut_dim(leaves[0]->parameter));
       call.members.clear();
       for (const GradientLeaf* leaf : leaves) call.members.push_back(leaf->parameter);
-      call.elements = part(call.members, atoms);
-      call.shape = flat(call.elements * static_cast<Count>(graph_.mesh.size(atoms)));
+      call.elements = part(call.members, shards);
+      call.shape = flat(call.elements * static_cast<Count>(graph_.mesh.size(shards)));
       place_after(call, anchor);
+      out_.calls.push_back(call);
+      if (graph_.mesh.size(copies) == 1) continue;
+      call.collective = Collective::all_reduce;  // ranks that keep the same part
+      call.atoms = copies;
+      call.shape = flat(call.elements);
+      call.from = call.to;
+      for (size_t i = 0; i < graph_.atoms(); ++i) {
+        if (!contains(copies, AtomIndex(i))) continue;
+        call.from[AtomIndex(i)] = leaves[0]->gradient[AtomIndex(i)];
+        call.to[AtomIndex(i)] = Placement::R();
+      }
       out_.calls.push_back(std::move(call));
     }
   }
@@ -434,6 +458,7 @@ class SyncPlanner {
   const Backward& backward_;
   const GradientSyncDecl& decl_;
   std::vector<GradientLeaf> leaves_;
+  std::map<std::string_view, int> cut_dims_;  // of parameters that are not cut along the first dim
   Sync out_;
 };
 

@@ -19,15 +19,57 @@ bool runs(const BackwardStep& step, const ShardingUnit& unit) {
   return step.kind == BackwardStep::Kind::op && step.op >= unit.first && step.op <= unit.last;
 }
 
+using Found = std::map<std::pair<int, size_t>, ShardingUnit>;  // by stage and unit
+
+// A root spans its stage, a unit its module: "layers.3" all of "layers.3.attn".
+void span_modules(const Graph& graph, Found& found) {
+  const size_t root = graph.sync.units.size();
+  std::map<std::string_view, size_t> unit_of;
+  for (size_t u = 0; u < root; ++u)
+    if (!graph.sync.units[u].module.empty()) unit_of[graph.sync.units[u].module] = u;
+  const auto extend = [&](const Op& op, size_t o, size_t u) {
+    if (const auto at = found.find({op.stage, u}); at != found.end()) span(at->second, OpId(o));
+  };
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    extend(op, o, root);
+    const std::string_view module = op.module;
+    for (size_t end = 0; end != std::string_view::npos && !unit_of.empty();) {
+      end = module.find('.', end + 1);
+      if (const auto at = unit_of.find(module.substr(0, end)); at != unit_of.end())
+        extend(op, o, at->second);
+    }
+  }
+}
+
+// Routed experts run from the dispatch of their rows to what they are combined into: both happen in
+// hooks of the module that is wrapped.
+void span_exchanges(const Graph& graph, Found& found) {
+  std::map<std::pair<int, std::string_view>, ShardingUnit*> experts;  // by stage and module
+  for (auto& [at, unit] : found)
+    if (at.second < graph.sync.units.size() && graph.sync.units[at.second].module.empty() &&
+        graph.sync.kind == SyncKind::fsdp && graph.value(unit.members[0]).expert)
+      experts[{at.first, graph.op(unit.first).module}] = &unit;
+  if (experts.empty()) return;
+  const auto routed = [&](TensorId t) { return graph.value(t).routing.has_value(); };
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    const auto at = experts.find({op.stage, op.module});
+    if (at != experts.end() && (std::any_of(op.inputs.begin(), op.inputs.end(), routed) ||
+                                std::any_of(op.outputs.begin(), op.outputs.end(), routed)))
+      span(*at->second, OpId(o));
+  }
+}
+
 }  // namespace
 
 std::vector<ShardingUnit> sharding_units(const Graph& graph) {
   std::map<std::string_view, size_t> unit_of;  // by parameter; the others are of the root
   for (size_t u = 0; u < graph.sync.units.size(); ++u)
-    for (const std::string& name : graph.sync.units[u]) unit_of[name] = u;
+    for (const std::string& name : graph.sync.units[u].parameters) unit_of[name] = u;
   const size_t root = graph.sync.units.size();
 
-  std::map<std::pair<int, size_t>, ShardingUnit> found;  // by stage and unit
+  Found found;
   for (const TensorId p : parameters_of(graph)) {
     const auto named = unit_of.find(graph.value(p).name);
     const size_t u = named == unit_of.end() ? root : named->second;
@@ -37,18 +79,19 @@ std::vector<ShardingUnit> sharding_units(const Graph& graph) {
       span(unit, use.op);
     }
   }
-  for (size_t o = 0; o < graph.ops.size(); ++o)  // a root spans its stage
-    if (const auto at = found.find({graph.ops[o].stage, root}); at != found.end())
-      span(at->second, OpId(o));
+  span_modules(graph, found);
+  span_exchanges(graph, found);
 
   std::vector<ShardingUnit> units;
   for (auto& [at, unit] : found) {
     unit.stage = at.first;
     unit.root = at.second == root;
+    unit.number = at.second;
     units.push_back(std::move(unit));
   }
   std::stable_sort(units.begin(), units.end(), [](const ShardingUnit& a, const ShardingUnit& b) {
-    return std::tuple(a.stage, !a.root, a.first) < std::tuple(b.stage, !b.root, b.first);
+    return std::tuple(a.stage, !a.root, a.first, -a.last.value) <
+           std::tuple(b.stage, !b.root, b.first, -b.last.value);
   });
   return units;
 }

@@ -15,9 +15,10 @@ struct ShardingUnit {
   OpId first, last;  // ops that use it, in forward order; of a root: the whole stage
   int stage = 0;
   bool root = false;
+  size_t number = 0;  // in the model's list; of a root: behind all of them
 };
 
-// By stage, the root first, then in the order of first use.
+// By stage, the root first, then in the order of first use, a unit before those nested in it.
 std::vector<ShardingUnit> sharding_units(const Graph& graph);
 
 // The ops of a unit that the backward visits first and last; invalid if it visits none.

@@ -130,6 +130,18 @@ struct RegisteredDecl {
 
 enum class SyncKind : uint8_t { none, per_parameter, bucketed, zero1, zero2, zero3, fsdp };
 
+// Parameters that are gathered together (fsdp, zero3).
+struct ShardedUnitDecl {
+  std::vector<std::string> parameters;
+  // Every op of this module belongs to the unit, too, so that units of its parts are nested in it.
+  // Empty: only the ops that read a parameter.
+  std::string module;
+  int64_t dim = 0;  // along which each rank keeps a part (fsdp)
+  // Units whose gathers are issued when its own forward or backward begins, by number. Empty: in
+  // the backward the unit that comes next.
+  std::vector<size_t> forward_prefetch, backward_prefetch;
+};
+
 struct GradientSyncDecl {
   SyncKind kind = SyncKind::none;
   std::vector<std::string> axes;  // empty: every data axis
@@ -142,16 +154,19 @@ struct GradientSyncDecl {
   bool first_iteration = false;  // PyTorch DDP: one bucket per dtype in the first step
   bool close_before = false;     // a bucket closes before the gradient that would exceed its limit,
                                  // not when it has reached it (DeepSpeed)
-  bool parameter_order = false;  // buckets in the order of the model, not of ready gradients
-  bool tied_first = false;       // parameters on several stages before all others (DeepSpeed)
+  bool last_bucket_first = false;  // the first limit is that of the bucket that is sent last
+  bool parameter_order = false;    // buckets in the order of the model, not of ready gradients
+  bool tied_first = false;         // parameters on several stages before all others (DeepSpeed)
   // zero1, zero2: gradients are all-reduced, each rank then uses its part of them (DeepSpeed).
   bool whole_gradients = false;
   // zero1, zero2: one gather of all updated parameters, padded to a multiple of this for each rank;
   // 0: one gather per bucket.
   int64_t update_alignment = 0;
   int64_t persistent_elements = 0;  // zero3: a parameter of at most so many is not taken apart
-  std::vector<std::vector<std::string>> units;  // fsdp, zero3: parameters gathered together
-  bool reshard_after_forward = true;            // fsdp
+  std::vector<ShardedUnitDecl> units;
+  // fsdp: each part lives on several ranks of these, which add up their gradients (HSDP).
+  std::vector<std::string> replicated;
+  bool reshard_after_forward = true;   // fsdp
   bool reshard_last_unit = true;       // fsdp: after the forward, the unit that is used last too
   bool reshard_after_backward = true;  // fsdp: false: only after the last microbatch
   bool first_stage_only = false;       // the limits: on later stages everything is one bucket
@@ -187,6 +202,7 @@ struct Switches {
   bool explicit_redistribution = false;  // implicit conversions are errors
   bool fused_column_linear = false;      // Megatron: the input gradient is reduced even if unneeded
   bool coalesce_model_sync = true;       // parameter gradients partial on a model axis: one call
+  bool recompute_gathers = false;        // of what is computed again, only all-gathers are repeated
   RingLaunch ring_launch = RingLaunch::pairs;  // of an op whose operands pass by in a ring
 
   bool operator==(const Switches&) const = default;

@@ -206,7 +206,7 @@ void check_units(const Model& model, Diagnostics& sink) {
   const std::set<std::string> known(parameters.begin(), parameters.end());
   std::set<std::string> seen;
   for (size_t u = 0; u < model.gradient_sync.units.size(); ++u)
-    for (const std::string& name : model.gradient_sync.units[u]) {
+    for (const std::string& name : model.gradient_sync.units[u].parameters) {
       const std::string at = fmt::format("{}/units/{}", model.gradient_sync.pointer, u);
       if (!known.count(name) && !sink.full())
         sink.add({at, fmt::format("no parameter named {}", quoted(name)),

@@ -281,7 +281,7 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   sync.persistent_elements =
       object.optional("persistent_elements").integer(0, kMostSize).value_or(0);
   for (const JsonCursor& unit : object.optional("units").elements())
-    sync.units.push_back(read_distinct_names(unit));
+    sync.units.emplace_back().parameters = read_distinct_names(unit);
   read_resharding(object, sync);
   return sync;
 }

@@ -157,9 +157,6 @@ class Checker {
           fmt::format("Or --dp {}{}.", wanted / std::gcd(wanted, p_.tp * p_.cp),
                       p_.expert_tp() > 1 ? ", or --etp 1: experts whole on each rank" : ""),
           "indivisible");
-    if (p_.tp > 1 && !p_.sp)
-      refuse("--tp", "experts with tensor parallelism but without sequence parallelism",
-             "--sp too");
   }
 
   void schedule() {

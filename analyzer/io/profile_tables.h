@@ -32,6 +32,11 @@ inline constexpr ProfileSetting kTorchtitan[] = {
      "models/llama3, apply_tp: embedding by rows, head by columns, loss "
      "parallel"},
     {"loss_order", "sum_first", "torch/distributed/tensor/parallel/loss.py"},
+    {"replicate", "1", "config: parallelism.data_parallel_replicate_degree"},
+    {"loss_parallel", "on", "config: parallelism.disable_loss_parallel"},
+    {"recompute", "by_op",
+     "distributed/activation_checkpoint.py: blocks without early stop; the policy keeps "
+     "reduce-scatters and all-to-alls"},
     {"vocabulary_padding", "none", "nothing is padded"},
     {"tensor_parallel", "always_sequence", "models/llama3, apply_tp: SequenceParallel norms"},
     {"blocks", "rms_rotary", "models/llama3, qwen3, deepseek_v3"},
@@ -43,15 +48,19 @@ inline constexpr ProfileSetting kTorchtitan[] = {
     {"every", "microbatch",
      "torch fully_shard: every backward reduces; the last one of a pipeline"},
     {"reshard_after_forward", "default", "models/llama3, apply_fsdp"},
+    {"mixed_precision", "fsdp", "distributed/utils.py, maybe_enable_amp"},
     {"gradient_dtype", "float32", "config: training.mixed_precision_reduce"},
     {"norm_sync", "per_parameter",
      "torch fully_shard: a Partial gradient is reduced as its unit is"},
     {"expert_capacity", "none", "models/moe: drop-less"},
+    {"moe_counts", "all_to_all", "distributed/expert_parallel.py, _token_dispatch"},
+    {"grad_norm", "each_axis",
+     "distributed/utils.py, clip_grad_norm_: full_tensor of the norm, then its sum over pp"},
+    {"loss_logging", "none", "config: metrics.log_freq is 10 steps"},
     {"p2p", "batched", "torch.distributed.pipelining: a batch per peer (1F1B)"},
 };
 inline constexpr std::string_view kTorchtitanUnlisted =
-    "the scalars of a step (gradient norm, logged loss), activation checkpointing and, of layers "
-    "with experts, the exchanged token counts and the load-balancing bias";
+    "the loss that is logged every few steps and, of layers with experts, the load-balancing bias";
 
 // torch.nn.parallel.DistributedDataParallel, PyTorch 2.6.
 inline constexpr ProfileSetting kDdp[] = {
@@ -65,6 +74,8 @@ inline constexpr ProfileSetting kDdp[] = {
     {"pipeline", "none", "nn/parallel/distributed.py"},
     {"gradient_sync", "ddp", "csrc/distributed/c10d/reducer.cpp"},
     {"every", "step", "nn/parallel/distributed.py, no_sync for all microbatches but the last"},
+    {"find_unused_parameters", "false", "nn/parallel/distributed.py"},
+    {"recompute", "whole_layers", "a whole layer sends nothing"},
     {"bucket_cap_mb", "default", "nn/parallel/distributed.py: 1 MiB first, then 25 MiB"},
     {"ddp_step", "later", "csrc/distributed/c10d/reducer.cpp: rebuilt in the second step"},
     {"expert_capacity", "none", "any module"},
@@ -80,23 +91,36 @@ inline constexpr ProfileSetting kDeepspeed[] = {
     {"expert_groups", "folded", "utils/groups.py: consecutive ranks of a data-parallel group"},
     {"column_input_gradient", "fused", "tensor parallelism is Megatron's"},
     {"vocabulary", "parallel", "tensor parallelism is Megatron's"},
+    {"loss_order", "target_first", "tensor parallelism is Megatron's"},
     {"vocabulary_padding", "none", "nothing is padded"},
     {"tensor_parallel", "without_sequence", "tensor parallelism is Megatron's"},
     {"blocks", "any", "any module"},
     {"parallel_blocks", "one_reduction",
      "GPT-NeoX megatron/model/transformer.py, gpt_j_residual: self.reduce"},
     {"pipeline", "deepspeed", "runtime/pipe/schedule.py, TrainSchedule"},
-    {"stage_split", "equal", "runtime/pipe/module.py, partition_method uniform"},
+    {"stage_split", "equal",
+     "runtime/pipe/module.py, partition_method type:transformer, which Megatron-DeepSpeed asks "
+     "for; "
+     "the default is parameters"},
     {"gradient_sync", "zero", "runtime/zero/stage_1_and_2.py, stage3.py; runtime/engine.py"},
+    {"recompute", "whole_layers",
+     "runtime/activation_checkpointing/checkpointing.py, CheckpointFunction"},
+    {"bf16_optimizer", "flat",
+     "runtime/bf16_optimizer.py, update_lp_params; runtime/engine.py, _configure_bf16_optimizer"},
     {"reduce_bucket_size", "500000000", "runtime/zero/config.py"},
     {"zero_gradients", "whole",
      "runtime/zero/stage_1_and_2.py, allreduce_and_scatter: use_multi_rank_bucket_allreduce"},
     {"param_persistence_threshold", "100000", "runtime/zero/config.py"},
     {"tied_embedding", "first_and_last_stage", "runtime/pipe/engine.py, ReduceTiedGrads"},
     {"expert_capacity", "1", "moe/sharded_moe.py: equal splits, padded to the capacity"},
+    {"grad_norm", "zero",
+     "runtime/zero/stage_1_and_2.py, stage3.py, get_grad_norm_direct; runtime/bf16_optimizer.py"},
+    {"overflow", "step",
+     "runtime/zero/stage_1_and_2.py, step: of fp16; runtime/zero/stage3.py, has_overflow: always"},
+    {"loss_logging", "pipeline", "runtime/pipe/engine.py, _aggregate_total_loss"},
     {"p2p", "single", "runtime/pipe/p2p.py: every send and receive by itself"},
 };
 inline constexpr std::string_view kDeepspeedUnlisted =
-    "the scalars of a step (gradient norm, overflow, logged loss) and what the first step adds";
+    "clipping under ZeRO 0 in float32, meta messages and other things that the first step adds";
 
 }  // namespace s2t

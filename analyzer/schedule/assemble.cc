@@ -88,13 +88,14 @@ class Assembler {
     const Op& op = graph_.op(id);
     const bool again = phase == Phase::recompute;
     for (auto [at, end] = stated_.equal_range(id); at != end; ++at)
-      if (!again || at->second->decl.again)
+      if (!again || (at->second->decl.again && !graph_.switches.recompute_gathers))
         append(segment_of(op.stage, again), in_phase({emitter_.stated(*at->second)}, phase));
     for (const int index : forward_.ops[id.at()].conversions) {
       if (index < 0) continue;
       const Conversion& c = forward_.conversions[static_cast<size_t>(index)];
       std::set<int>& done = again ? emitted_again_ : emitted_;
       if (c.consumer != id || !done.insert(index).second) continue;
+      if (again && !repeated(c)) continue;
       Emitter::Context context;
       context.phase = phase;
       if (again) context.kind = CauseKind::recompute;
@@ -106,6 +107,14 @@ class Assembler {
                           : forward_why(c);
       append(segment_of(where, again), emitter_.conversion(c.value, c.steps, context));
     }
+  }
+
+  // What is computed again may find the results of other collectives kept.
+  bool repeated(const Conversion& c) const {
+    return !graph_.switches.recompute_gathers ||
+           std::all_of(c.steps.begin(), c.steps.end(), [](const Step& s) {
+             return !s.collective || *s.collective == Collective::all_gather;
+           });
   }
 
   Segment& segment_of(int s, bool backward) {
@@ -185,9 +194,9 @@ class Assembler {
     for (const BackwardStep& step : backward_.steps) {
       if (due.valid() && !completes(step, due)) flush(due);
       Segment& segment = stage(graph_.op(step.op).stage).backward;
-      recompute(step.op);
       if (started.insert(step.op).second)
         synchronise(SyncCall::Where::before_backward_op, step.op, segment);
+      recompute(step.op);
       if (step.kind == BackwardStep::Kind::op) {
         due = step.op;
         append(segment, emitter_.ring(step.op, Phase::backward));

@@ -228,14 +228,16 @@ CauseKind kind_of(SyncCall::Purpose purpose) {
 }
 
 std::string why_of(const SyncCall& call, const std::string& what, const std::string& family,
-                   int64_t n) {
+                   int64_t n, bool averages) {
   switch (call.purpose) {
     case SyncCall::Purpose::data:
       return fmt::format(
           "the {} ranks of {} hold the same {} and saw different data: their gradients are "
-          "summed{}",
-          n, family, what,
-          call.divisor > 1 ? fmt::format(", then divided by {} (mean)", call.divisor) : "");
+          "{}{}",
+          n, family, what, averages && call.divisor == n ? "averaged in the call (AVG)" : "summed",
+          averages && call.divisor == n ? ""
+          : call.divisor > 1            ? fmt::format(", then divided by {} (mean)", call.divisor)
+                                        : "");
     case SyncCall::Purpose::model:
       return fmt::format(
           "each of the {} ranks of {} computed {} on a part of the activation: the "
@@ -302,7 +304,7 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
                                : fmt::format("{} and {} more", e.tensor, e.members.size() - 1);
   Cause c;
   c.kind = kind_of(call.purpose);
-  c.why = why_of(call, what, f.name, n);
+  c.why = why_of(call, what, f.name, n, graph_.sync.kind == SyncKind::fsdp);
   c.from = text_(call.from);
   c.to = text_(call.to);
   if (!v.uses.empty()) c.rule = graph_.op(v.uses.front().op).notation->text;
@@ -330,7 +332,12 @@ Event Emitter::stated(const StatedCall& call) {
   if (e.stage) e.ranks = ranks_of_stage(static_cast<int>(*e.stage));
   e.dtype = decl.dtype;
   e.shape = decl.shape;
-  e.volume = volume(e.op, elements(e.shape), size_of(e.dtype), graph_.mesh.size(call.atoms));
+  const auto ranks = static_cast<Count>(graph_.mesh.size(call.atoms));
+  e.volume = volume(e.op, elements(e.shape), size_of(e.dtype), static_cast<int64_t>(ranks));
+  if (e.op == Collective::all_to_all) {
+    const std::vector<Count> each(ranks, elements(e.shape) / ranks);
+    e.splits = Splits{1, each, each};
+  }
   Cause c;
   c.kind = CauseKind::framework;
   c.why = decl.why;

@@ -55,6 +55,19 @@ std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
   return buckets;
 }
 
+// Cut from the front of the model, sent from its back: a bucket waits for its last gradient and for
+// the buckets behind it.
+void turn_around(std::vector<GradientBucket>& buckets, const std::vector<Leaf>& leaves) {
+  std::reverse(buckets.begin(), buckets.end());
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    OpId& ready = buckets[b].ready;
+    for (const size_t i : buckets[b].leaves)
+      if (leaves[i].ready < ready) ready = leaves[i].ready;
+    if (b > 0 && buckets[b - 1].ready < ready) ready = buckets[b - 1].ready;
+    buckets[b].closed = true;
+  }
+}
+
 // One buffer for all gradients of a type: what does not fit any more empties it first. What is in
 // it goes out once for each group of ranks.
 std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
@@ -178,8 +191,35 @@ std::vector<GradientBucket> buckets_of(const GradientSyncDecl& sync,
   if (!sync.parameter_order)
     std::stable_sort(taken.begin(), taken.end(),
                      [&](size_t a, size_t b) { return leaves[a].ready > leaves[b].ready; });
-  return sync.close_before ? emptied_when_full(sync, leaves, taken, end)
-                           : full_when_reached(sync, leaves, taken);
+  if (sync.close_before) return emptied_when_full(sync, leaves, taken, end);
+  std::vector<GradientBucket> buckets = full_when_reached(sync, leaves, taken);
+  if (sync.last_bucket_first) turn_around(buckets, leaves);
+  return buckets;
+}
+
+std::vector<int64_t> sizes_of_calls(const GradientSyncDecl& sync, const std::vector<Leaf>& leaves,
+                                    const GradientBucket& bucket, int64_t n) {
+  const auto size = static_cast<int64_t>(bucket.elements);
+  const int64_t block = n * std::max(sync.bucket_multiple, sync.update_alignment);
+  if (sync.bucket_multiple > 1) return {(size + block - 1) / block * block};
+  const Leaf& big = leaves[bucket.leaves[0]];
+  const auto most = static_cast<int64_t>(limit(sync, big.stage, 1) / size_of(big.dtype));
+  if (bucket.leaves.size() > 1 || size <= most || block == 0) return {size};
+  int64_t before = 0, all = 0;
+  for (const Leaf& leaf : leaves)
+    if (leaf.stage == big.stage && leaf.data == big.data && leaf.dtype == big.dtype) {
+      if (leaf.parameter == big.parameter) before = all;
+      all += static_cast<int64_t>(elements(leaf.shape));
+    }
+  const int64_t part = (all + block - 1) / block * (block / n);
+  std::vector<int64_t> calls{0};
+  for (int64_t at = 0; at < size;) {
+    if (calls.back() > most) calls.push_back(0);
+    const int64_t slice = std::min(size - at, part - (before + at) % part);
+    calls.back() += slice;
+    at += slice;
+  }
+  return calls;
 }
 
 }  // namespace s2t

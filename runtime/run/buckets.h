@@ -48,4 +48,9 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
                                                   const std::vector<Leaf>& leaves,
                                                   const std::vector<size_t>& taken, int stage);
 
+// Elements of the calls in which a bucket is all-reduced whole, of n ranks: stage_1_and_2.py,
+// average_tensor and allreduce_and_scatter; bf16_optimizer.py, _flatten_dense_tensors_aligned.
+std::vector<int64_t> sizes_of_calls(const GradientSyncDecl& sync, const std::vector<Leaf>& leaves,
+                                    const GradientBucket& bucket, int64_t n);
+
 }  // namespace s2t

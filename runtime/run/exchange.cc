@@ -211,8 +211,12 @@ void Exchange::stated(const StatedCall& s, const Tag& tag) {
   const Tensor in(s.decl.shape, s.decl.dtype);
   Shape out = s.decl.shape;
   if (s.decl.op == Collective::all_gather) out.insert(out.begin(), graph_.mesh.size(s.atoms));
-  call(family_over(graph_, s.atoms, s.expert), {s.decl.op, reduce_op(s.decl.combiner), {}, {}}, in,
-       out, tag);
+  Ask ask{s.decl.op, reduce_op(s.decl.combiner), {}, {}};
+  if (ask.op == Collective::all_to_all) {
+    const auto n = static_cast<size_t>(graph_.mesh.size(s.atoms));
+    ask.sends = ask.recvs = std::vector<Count>(n, elements(s.decl.shape) / n);
+  }
+  call(family_over(graph_, s.atoms, s.expert), ask, in, out, tag);
 }
 
 // --- conversions ---------------------------------------------------------------------------------

@@ -105,8 +105,8 @@ class TrainingStep {
     };
     around.before_backward = [this, stage, microbatch](OpId op) {
       world_.check_alive();
-      recompute(op, stage, microbatch);
       sync_.before_backward(op);
+      recompute(op, stage, microbatch);
     };
     around.after_backward = [this](OpId op) { sync_.after_backward(op); };
     around.parameter_ready = [this](TensorId p, std::vector<Gradient> arrived) {
@@ -148,12 +148,12 @@ class TrainingStep {
     Tape& t = tape(stage, microbatch);
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].recomputed != number) continue;
-      stated_before(OpId(o), "recompute");
+      if (!graph_.switches.recompute_gathers) stated_before(OpId(o), "recompute");
       std::set<int> done;
       for (const int c : forward_.ops[o].conversions) {
         if (c < 0 || !done.insert(c).second) continue;
         const Conversion& conversion = forward_.conversions[static_cast<size_t>(c)];
-        if (conversion.consumer != OpId(o)) continue;
+        if (conversion.consumer != OpId(o) || !sent_again(conversion)) continue;
         tag_.phase = "recompute";
         tag_.tensor = graph_.value(conversion.value).name;
         exchange_.convert(conversion.value, t.value(conversion.value), conversion.steps, tag_);
@@ -162,6 +162,15 @@ class TrainingStep {
       t.run_again(OpId(o));
       again_ = false;
     }
+  }
+
+  // torch.utils.checkpoint with a policy that keeps what reductions and exchanges returned.
+  bool sent_again(const Conversion& conversion) const {
+    const auto other = [](const Step& s) {
+      return s.collective && *s.collective != Collective::all_gather;
+    };
+    return !graph_.switches.recompute_gathers ||
+           std::none_of(conversion.steps.begin(), conversion.steps.end(), other);
   }
 
   // --- calls that the model states ---------------------------------------------------------------

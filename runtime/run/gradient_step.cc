@@ -20,8 +20,9 @@ void GradientSync::step() {
       Tensor& part = parameters_.part(p);
       const Leaf& leaf = *std::find_if(leaves_.begin(), leaves_.end(),
                                        [&](const Leaf& l) { return l.parameter == p; });
-      const int64_t n = graph_.mesh.size(leaf.data);
-      const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), leaf.data);
+      const AtomSet parts = leaf.data & ~copies(graph_);
+      const int64_t n = graph_.mesh.size(parts);
+      const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), parts);
       part = add(part, rows_of(change, leaf, n, mine));
       continue;
     }
@@ -107,9 +108,8 @@ void GradientSync::gather_persistent() {
       same->second.push_back(i);
   }
   for (const auto& [data, leaves] : groups) {
-    std::vector<TensorId> members;
-    for (const size_t i : leaves) members.push_back(leaves_[i].parameter);
-    parameters_.exchange_rows(members, tag_for("step", leaves));
+    for (const size_t i : leaves)  // a launch for each
+      parameters_.exchange_rows({leaves_[i].parameter}, tag_for("step", {i}));
   }
 }
 

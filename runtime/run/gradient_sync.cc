@@ -12,17 +12,24 @@ Tensor zeros_like(const Tensor& t) {
   return Tensor(t.shape(), t.dtype());
 }
 
-// The first, or the last, of the running ops that lie in a unit.
-OpId first_within(const std::vector<OpId>& running, const Parameters::Unit& u) {
-  for (const OpId op : running)
-    if (op >= u.first && op <= u.last) return op;
-  return {};
-}
+// The last of the running ops that lie in a unit.
 OpId last_within(const std::vector<OpId>& running, const Parameters::Unit& u) {
   OpId found;
   for (const OpId op : running)
     if (op >= u.first && op <= u.last) found = op;
   return found;
+}
+
+// Where elements `begin` to `end` of a dim lie in a tensor laid flat.
+std::vector<Stretch> stretches(const Shape& shape, size_t dim, int64_t begin, int64_t end) {
+  int64_t inner = 1, outer = 1;
+  for (size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= shape[d];
+  const int64_t row = shape[dim] ? inner / shape[dim] : 0;
+  std::vector<Stretch> all;
+  for (int64_t o = 0; o < outer; ++o)
+    all.push_back(
+        {o * inner + std::min(begin * row, inner), o * inner + std::min(end * row, inner)});
+  return all;
 }
 
 }  // namespace
@@ -43,54 +50,24 @@ bool GradientSync::in_backward() const {
 }
 
 void GradientSync::begin_forward(int stage, const Tag& tag) {
-  stage_ = stage;
-  tag_ = tag;
+  begin(stage, tag);
+  for (const Unit& u : parameters_.units())
+    if (u.stage == stage && !graph_.sync.reshard_after_backward && parameters_.gathered(u))
+      there_.insert(&u);
 }
 
-void GradientSync::before_forward(OpId op) {
-  for (const Unit& u : parameters_.units())
-    if (u.stage == stage_ && u.first == op &&
-        (graph_.sync.reshard_after_backward || !parameters_.gathered(u)))
-      parameters_.gather(u, tag_);
+void GradientSync::begin(int stage, const Tag& tag) {
+  stage_ = stage;
+  tag_ = tag;
+  there_.clear();
 }
 
 void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running) {
-  begin_forward(stage, tag);
+  begin(stage, tag);
   const int64_t begun = ++backwards_[stage];
   reduces_now_ = every_microbatch() || begun == graph_.microbatches;
   if (begun == 1) plan_stage(stage, running);
   plan_units(stage, running);
-}
-
-// The unit whose forward came last has its backward first.
-void GradientSync::plan_units(int stage, const std::vector<OpId>& running) {
-  gathers_.clear();
-  scatters_.clear();
-  std::vector<const Unit*> units;
-  for (const Unit& u : parameters_.units())
-    if (u.stage == stage) units.push_back(&u);
-  plan_reductions(units, running);
-  const bool modules = graph_.sync.kind == SyncKind::zero3;
-  std::stable_sort(units.begin(), units.end(), [](const Unit* a, const Unit* b) {
-    return std::tuple(!a->root, -a->last.value) < std::tuple(!b->root, -b->last.value);
-  });
-  const Unit* before = nullptr;
-  for (const Unit* u : units) {
-    // Gathered as the backward of its predecessor begins, so that it is there when its turn comes.
-    OpId start = first_within(running, before && !modules ? *before : *u);
-    if (!start.valid() && !modules) start = first_within(running, *u);
-    before = u;
-    if (!modules && kept(*u)) continue;
-    parameters_.release(*u);
-    if (start.valid()) gathers_[start].push_back(u);
-  }
-}
-
-bool GradientSync::kept(const Unit& unit) const {
-  if (unit.root || !graph_.sync.reshard_after_forward) return true;
-  if (graph_.sync.reshard_last_unit) return false;
-  return std::none_of(parameters_.units().begin(), parameters_.units().end(),
-                      [&](const Unit& u) { return !u.root && u.last > unit.last; });
 }
 
 void GradientSync::plan_reductions(const std::vector<const Unit*>& units,
@@ -107,11 +84,6 @@ void GradientSync::plan_reductions(const std::vector<const Unit*>& units,
   for (const Unit* u : order)
     if (const OpId end = last_within(running, *u); end.valid())
       scatters_[apart ? end : running.back()].push_back(u);
-}
-
-void GradientSync::before_backward(OpId op) {
-  if (const auto it = gathers_.find(op); it != gathers_.end())
-    for (const Unit* u : it->second) parameters_.gather(*u, tag_);
 }
 
 void GradientSync::parameter_ready(TensorId p, std::vector<Gradient> arrived) {
@@ -231,9 +203,8 @@ void GradientSync::reduce(const Bucket& bucket) {
   const auto total = [&](size_t i) -> Tensor& { return leaves_[i].total; };
   const AtomSet data = leaves_[bucket.leaves[0]].data;
   const Tensor sum =
-      exchange_.all_reduce(packed(bucket, size, fresh), family_of(bucket.leaves, data),
-                           tag_for("grad_sync", bucket.leaves));
-  unpack(add(packed(bucket, size, total), sum), bucket, total);
+      reduce_whole(bucket, packed(bucket, size, fresh), family_of(bucket.leaves, data));
+  unpack(add(packed(bucket, sum.size(), total), sum), bucket, total);
   reduced(bucket, data);
 }
 
@@ -244,6 +215,21 @@ void GradientSync::reduced(const Bucket& bucket, AtomSet atoms) {
   for (const size_t i : bucket.leaves)
     for (size_t a = 0; a < graph_.atoms(); ++a)
       if (contains(atoms, AtomIndex(a))) leaves_[i].after[AtomIndex(a)] = Placement::R();
+}
+
+// All-reduced in one call, or as DeepSpeed cuts and pads it.
+Tensor GradientSync::reduce_whole(const Bucket& bucket, const Tensor& terms, const Family& family) {
+  const Tag tag = tag_for("grad_sync", bucket.leaves);
+  if (!graph_.sync.whole_gradients) return exchange_.all_reduce(terms, family, tag);
+  const auto calls = sizes_of_calls(graph_.sync, leaves_, bucket,
+                                    graph_.mesh.size(leaves_[bucket.leaves[0]].data));
+  Tensor flat = resized(terms, {std::accumulate(calls.begin(), calls.end(), int64_t{0})});
+  int64_t at = 0;
+  for (const int64_t size : calls) {
+    paste(flat, exchange_.all_reduce(slice(flat, 0, at, size), family, tag), 0, at);
+    at += size;
+  }
+  return flat;
 }
 
 // One of n equal parts of a bucket, which is padded for it and to the multiple that is stated.
@@ -284,7 +270,7 @@ void GradientSync::scatter_unit(const Unit& unit) {
   for (size_t i = 0; i < leaves_.size(); ++i)
     if (leaves_[i].stage == stage_ && leaves_[i].data &&
         std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))
-      groups[{leaves_[i].data, leaves_[i].dtype, leaves_[i].expert}].push_back(i);
+      groups[{leaves_[i].data, leaves_[i].dtype, false}].push_back(i);  // wrapped together
   for (size_t i = 0; i < leaves_.size(); ++i)
     if (leaves_[i].stage == stage_ && leaves_[i].data && leaves_[i].model &&
         std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))
@@ -294,7 +280,7 @@ void GradientSync::scatter_unit(const Unit& unit) {
 
 // Rank by rank, parameter by parameter; each parameter padded to equal parts.
 void GradientSync::scatter_rows(const std::vector<size_t>& leaves) {
-  const AtomSet data = leaves_[leaves[0]].data;
+  const AtomSet all_data = leaves_[leaves[0]].data, data = all_data & ~copies(graph_);
   const int64_t n = graph_.mesh.size(data);
   const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data);
   std::vector<Tensor> blocks;
@@ -302,15 +288,17 @@ void GradientSync::scatter_rows(const std::vector<size_t>& leaves) {
     for (const size_t i : leaves) blocks.push_back(rows_of(leaves_[i].fresh, leaves_[i], n, r));
   std::vector<const Tensor*> all;
   for (const Tensor& b : blocks) all.push_back(&b);
-  const Tensor sum = exchange_.reduce_scatter(flattened(all), family_of(leaves, data),
-                                              tag_for("grad_sync", leaves));
+  const Tag tag = tag_for("grad_sync", leaves);
+  Tensor sum = exchange_.reduce_scatter(flattened(all), family_of(leaves, data), tag);
+  if (const AtomSet same = all_data & copies(graph_); graph_.mesh.size(same) > 1)
+    sum = exchange_.all_reduce(sum, family_of(leaves, same), tag);
   int64_t at = 0;
   for (const size_t i : leaves) {
     Leaf& leaf = leaves_[i];
     const Tensor block = rows_of(leaf.fresh, leaf, n, mine);
     add_rows(leaf, n, mine, slice(sum, 0, at, block.size()).reshaped(block.shape()));
     at += block.size();
-    now_whole(leaf, data);
+    now_whole(leaf, all_data);
   }
 }
 
@@ -328,26 +316,27 @@ void GradientSync::whole_on_model_axes(size_t i) {
     if (contains(leaf.model, AtomIndex(a))) leaf.after[AtomIndex(a)] = Placement::R();
 }
 
-// Rows r of n equal, rounded-up parts of a gradient along dim 0.
+// Rows r of n equal, rounded-up parts of a gradient.
 Tensor GradientSync::rows_of(const Tensor& t, const Leaf& leaf, int64_t n, int64_t r) const {
   const int64_t each = parameters_.rows_per_rank(leaf.parameter, n);
+  const int dim = parameters_.row_dim(leaf.parameter);
   Shape shape = parameters_.as_rows(t.shape());
   const Tensor rows = t.reshaped(shape);
-  shape[0] = each * n;
-  return slice(resized(rows, shape), 0, r * each, each);
+  shape[static_cast<size_t>(dim)] = each * n;
+  return slice(resized(rows, shape), dim, r * each, each);
 }
 
 void GradientSync::add_rows(Leaf& leaf, int64_t n, int64_t r, const Tensor& rows) {
+  const auto dim = static_cast<size_t>(parameters_.row_dim(leaf.parameter));
   const Shape whole = leaf.total.shape(), shape = parameters_.as_rows(whole);
+  const int64_t each = rows.shape()[dim], begin = r * each;
   Shape padded = shape;
-  padded[0] = rows.shape()[0] * n;
+  padded[dim] = each * n;
   Tensor total = resized(leaf.total.reshaped(shape), padded);
-  const int64_t begin = r * rows.shape()[0];
-  paste(total, add(slice(total, 0, begin, rows.shape()[0]), rows), 0, begin);
+  const Tensor sum = add(slice(total, static_cast<int>(dim), begin, each), rows);
+  paste(total, sum, static_cast<int>(dim), begin);
   leaf.total = resized(total, shape).reshaped(whole);
-  const int64_t row = rows.shape()[0] ? rows.size() / rows.shape()[0] : 0;
-  const int64_t size = leaf.total.size();
-  leaf.owned = {{std::min(begin * row, size), std::min((begin + rows.shape()[0]) * row, size)}};
+  leaf.owned = stretches(shape, dim, begin, begin + each);
 }
 
 // Gradients that are still terms on model axes (norm weights under sequence parallelism).

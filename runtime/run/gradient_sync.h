@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "runtime/run/buckets.h"
@@ -51,6 +52,15 @@ class GradientSync {
   using Bucket = GradientBucket;
   using Unit = Parameters::Unit;
 
+  // A unit of this stage and the op that begins its backward, if any does.
+  struct Turn {
+    const Unit* unit;
+    OpId start;
+  };
+
+  void begin(int stage, const Tag& tag);
+  void fetch(const Unit& unit);
+  void fetch_in_advance(const std::vector<size_t>& numbers);
   void plan_stage(int stage, const std::vector<OpId>& running);
   void plan_units(int stage, const std::vector<OpId>& running);
   bool kept(const Unit& unit) const;
@@ -64,6 +74,7 @@ class GradientSync {
   void reduced(const Bucket& bucket, AtomSet atoms);
   void reduce_alone(size_t leaf);
   void reduce(const Bucket& bucket);
+  Tensor reduce_whole(const Bucket& bucket, const Tensor& terms, const Family& family);
   int64_t part_of(const Bucket& bucket, int64_t n) const;
   void reduce_scatter(const Bucket& bucket);
   void scatter_unit(const Unit& unit);
@@ -94,7 +105,9 @@ class GradientSync {
   int stage_ = 0;
   Tag tag_;
   bool reduces_now_ = false;
-  std::map<OpId, std::vector<const Unit*>> gathers_, scatters_;  // of the running backward
+  std::set<const Unit*> there_;  // gathered for the running forward or backward
+  std::vector<Turn> chain_;      // of the running backward, in the order of their turns
+  std::map<OpId, std::vector<const Unit*>> scatters_;  // of the running backward
 };
 
 }  // namespace s2t

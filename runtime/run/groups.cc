@@ -5,6 +5,7 @@
 
 #include "analyzer/forward/expert_role.h"
 #include "analyzer/mesh/family.h"
+#include "runtime/run/leaves.h"
 #include "runtime/tape/functions.h"
 
 namespace s2t {
@@ -86,7 +87,11 @@ class Collector {
           split |= atom_bit(AtomIndex(a));
       model.insert(split);
     }
-    if (data && graph_.sync.kind != SyncKind::none) add(family_over(graph_, data, v.expert));
+    if (data && graph_.sync.kind != SyncKind::none) {
+      const AtomSet same = data & copies(graph_);
+      if (same) add(family_over(graph_, same, v.expert));
+      add(family_over(graph_, data & ~same, v.expert));
+    }
     for (const AtomSet split : model)
       if (split) add(family_over(graph_, split, v.expert));
     if (const auto tied = family_of_tied(graph_, p)) add(*tied);

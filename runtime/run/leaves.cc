@@ -110,6 +110,13 @@ int64_t mean_divisor_of_sync(const Graph& graph) {
   return graph.mesh.size(graph.sync.axes.empty() ? graph.data_atoms : atoms & graph.data_atoms);
 }
 
+AtomSet copies(const Graph& graph) {
+  AtomSet atoms = 0;
+  for (const std::string& name : graph.sync.replicated)
+    if (const Axis* axis = graph.mesh.find(name)) atoms |= axis->atoms;
+  return atoms;
+}
+
 Tensor flattened(const std::vector<const Tensor*>& tensors, int64_t padded_to) {
   int64_t n = 0;
   for (const Tensor* t : tensors) n += t->size();

@@ -49,4 +49,7 @@ int64_t mean_divisor_of_sync(const Graph& graph);
 Tensor flattened(const std::vector<const Tensor*>& tensors, int64_t padded_to = 0);
 void unflatten(const Tensor& flat, const std::vector<Tensor*>& tensors);
 
+// Axes on which each part of a fully sharded parameter lives several times: HSDP.
+AtomSet copies(const Graph& graph);
+
 }  // namespace s2t

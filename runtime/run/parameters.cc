@@ -14,6 +14,10 @@ Parameters::Parameters(const Graph& graph, Exchange& exchange, std::map<TensorId
   for (const auto& [p, t] : local_) shapes_[p] = t.shape();
   if (graph.sync.kind != SyncKind::fsdp && graph.sync.kind != SyncKind::zero3) return;
   find_units();
+  for (const Unit& u : units_)
+    if (!u.root && graph.sync.kind == SyncKind::fsdp && graph.sync.units[u.number].dim > 0)
+      for (const TensorId p : u.members)
+        row_dims_[p] = static_cast<int>(graph.sync.units[u.number].dim);
   for (auto& [p, t] : local_) {
     const bool small =
         graph.sync.kind == SyncKind::zero3 && t.size() <= graph.sync.persistent_elements;
@@ -31,9 +35,10 @@ Tensor Parameters::my_rows(TensorId p, const Tensor& whole) const {
   const AtomSet atoms = shards_over(p);
   const int64_t n = graph_.mesh.size(atoms), each = rows_per_rank(p, n);
   Shape padded = as_rows(whole.shape());
-  padded[0] = each * n;
+  padded[static_cast<size_t>(row_dim(p))] = each * n;
   const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), atoms);
-  return slice(resized(whole.reshaped(as_rows(whole.shape())), padded), 0, mine * each, each);
+  return slice(resized(whole.reshaped(as_rows(whole.shape())), padded), row_dim(p), mine * each,
+               each);
 }
 
 const Tensor& Parameters::whole(TensorId p) const {
@@ -42,36 +47,48 @@ const Tensor& Parameters::whole(TensorId p) const {
   return it->second;
 }
 
+int Parameters::row_dim(TensorId p) const {
+  const auto it = row_dims_.find(p);
+  return it == row_dims_.end() ? 0 : it->second;
+}
+
 int64_t Parameters::rows_per_rank(TensorId p, int64_t n) const {
-  return (as_rows(shapes_.at(p))[0] + n - 1) / n;
+  return (as_rows(shapes_.at(p))[static_cast<size_t>(row_dim(p))] + n - 1) / n;
 }
 
 AtomSet Parameters::shards_over(TensorId p) const {
   AtomSet atoms = 0;
   const AtomSet allowed = synchronised_over(graph_, p);
   for (size_t a = 0; a < graph_.atoms(); ++a)
-    if (contains(allowed, AtomIndex(a)) && graph_.value(p).layout[AtomIndex(a)].is_replicate())
+    if (contains(allowed & ~copies(graph_), AtomIndex(a)) &&
+        graph_.value(p).layout[AtomIndex(a)].is_replicate())
       atoms |= atom_bit(AtomIndex(a));
   return atoms;
 }
 
 void Parameters::find_units() {
   std::set<std::string> named;
-  for (const auto& names : graph_.sync.units) named.insert(names.begin(), names.end());
+  for (const ShardedUnitDecl& u : graph_.sync.units)
+    named.insert(u.parameters.begin(), u.parameters.end());
   std::vector<std::string> rest;
   for (const Value& v : graph_.values)
     if (v.parameter && !named.count(v.name)) rest.push_back(v.name);
   for (int stage = 0; stage < graph_.stages; ++stage) {
-    for (const auto& names : graph_.sync.units) add_unit(names, stage, false);
-    add_unit(rest, stage, true);
+    for (size_t u = 0; u < graph_.sync.units.size(); ++u)
+      add_unit(graph_.sync.units[u].parameters, stage, u);
+    add_unit(rest, stage, graph_.sync.units.size());
   }
   std::stable_sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
-    return std::tuple(a.stage, !a.root, a.first) < std::tuple(b.stage, !b.root, b.first);
+    return std::tuple(a.stage, !a.root, a.first, -a.last.value) <
+           std::tuple(b.stage, !b.root, b.first, -b.last.value);
   });
 }
 
-void Parameters::add_unit(const std::vector<std::string>& names, int stage, bool root) {
-  Unit unit{{}, {}, {}, stage, root};
+// A unit runs from the first to the last op that reads one of its parameters; a module, or a whole
+// stage, from its first op to its last.
+void Parameters::add_unit(const std::vector<std::string>& names, int stage, size_t number) {
+  const bool root = number == graph_.sync.units.size();
+  Unit unit{{}, {}, {}, stage, root, number};
   const auto span = [&](OpId op) {
     if (!unit.first.valid() || op < unit.first) unit.first = op;
     if (!unit.last.valid() || op > unit.last) unit.last = op;
@@ -87,16 +104,39 @@ void Parameters::add_unit(const std::vector<std::string>& names, int stage, bool
     if (here) unit.members.push_back(p);
   }
   if (unit.members.empty()) return;
-  for (size_t o = 0; root && o < graph_.ops.size(); ++o)
-    if (graph_.ops[o].stage == stage) span(OpId(o));
+  const std::string module = root ? "" : graph_.sync.units[number].module;
+  for (size_t o = 0; (root || !module.empty()) && o < graph_.ops.size(); ++o)
+    if (graph_.ops[o].stage == stage &&
+        (root || (graph_.ops[o].module + '.').rfind(module + '.', 0) == 0))
+      span(OpId(o));
+  if (!root && module.empty() && graph_.sync.kind == SyncKind::fsdp &&
+      graph_.value(unit.members[0]).expert)
+    for (const OpId op : exchanges_around(unit.first)) span(op);
   units_.push_back(std::move(unit));
+}
+
+// torchtitan sends rows to experts and back in hooks of their module, inside FSDP's own: ops of the
+// same module that handle routed rows.
+std::vector<OpId> Parameters::exchanges_around(OpId expert) const {
+  std::vector<OpId> ops;
+  for (size_t o = 0; o < graph_.ops.size(); ++o) {
+    const Op& op = graph_.ops[o];
+    if (op.stage != graph_.op(expert).stage || op.module != graph_.op(expert).module) continue;
+    bool rows = false;
+    for (const auto* side : {&op.inputs, &op.outputs})
+      for (const TensorId t : *side) rows = rows || graph_.value(t).routing;
+    if (rows) ops.push_back(OpId(o));
+  }
+  return ops;
 }
 
 void Parameters::gather(const Unit& unit, const Tag& tag) {
   std::map<std::tuple<AtomSet, DType, bool>, std::vector<TensorId>> groups;
   for (const TensorId p : unit.members)
     if (sharded(p))
-      groups[{shards_over(p), graph_.value(p).dtype, graph_.value(p).expert}].push_back(p);
+      groups[{shards_over(p), graph_.value(p).dtype,
+              graph_.sync.kind != SyncKind::fsdp && graph_.value(p).expert}]
+          .push_back(p);
   for (const auto& [key, members] : groups) gather_together(members, tag);
 }
 
@@ -118,11 +158,12 @@ void Parameters::gather_together(const std::vector<TensorId>& members, const Tag
   for (const TensorId p : members) {
     const Tensor& part = parts_.at(p);
     Shape padded = part.shape();
-    padded[0] *= n;
+    const int dim = row_dim(p);
+    const int64_t rows = part.shape()[static_cast<size_t>(dim)];
+    padded[static_cast<size_t>(dim)] *= n;
     Tensor whole(padded, part.dtype());
     for (int64_t r = 0; r < n; ++r)
-      paste(whole, slice(all, 0, r * each + at, part.size()).reshaped(part.shape()), 0,
-            r * part.shape()[0]);
+      paste(whole, slice(all, 0, r * each + at, part.size()).reshaped(part.shape()), dim, r * rows);
     local_[p] = resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
     at += part.size();
   }
@@ -151,9 +192,11 @@ Tensor Parameters::current(TensorId p) const {
   const Tensor& part = parts_.at(p);
   const int64_t n = graph_.mesh.size(shards_over(p));
   Shape padded = part.shape();
-  padded[0] *= n;
+  const int dim = row_dim(p);
+  const int64_t rows = part.shape()[static_cast<size_t>(dim)];
+  padded[static_cast<size_t>(dim)] *= n;
   Tensor whole(padded, part.dtype());
-  paste(whole, part, 0, graph_.mesh.coordinate(exchange_.rank(), shards_over(p)) * part.shape()[0]);
+  paste(whole, part, dim, graph_.mesh.coordinate(exchange_.rank(), shards_over(p)) * rows);
   return resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
 }
 

@@ -2,8 +2,8 @@
 //
 // A *unit* is a set of parameters that are gathered together; parameters in no unit belong to the
 // root, which spans its stage and stays gathered between forward and backward. Source:
-// torch.distributed.fsdp fully_shard: every parameter is padded on dim 0 to a multiple of the
-// group; in the backward each unit's gather is issued one unit early. DeepSpeed
+// torch.distributed.fsdp fully_shard: every parameter is padded along the dim on which it is cut
+// to a multiple of the group; in the backward each unit's gather is issued one unit early. DeepSpeed
 // zero/partition_parameters.py: each parameter is laid flat and padded, small ones stay whole. Not
 // known here: gradients.
 #pragma once
@@ -29,6 +29,7 @@ class Parameters {
     OpId first, last;  // ops that use it
     int stage = 0;
     bool root = false;
+    size_t number = 0;  // as the model counts them
   };
   const std::vector<Unit>& units() const { return units_; }  // none unless fully sharded
   void gather(const Unit& unit, const Tag& tag);
@@ -37,10 +38,11 @@ class Parameters {
   // Parameters that every rank has whole, of which each updated its rows: everybody gets all.
   void exchange_rows(const std::vector<TensorId>& members, const Tag& tag);
 
-  // What is cut into rows of dim 0: the tensor (FSDP), or its elements laid flat (ZeRO 3).
+  // What is cut into rows: the tensor (FSDP), or its elements laid flat (ZeRO 3).
   Shape as_rows(const Shape& shape) const;
+  int row_dim(TensorId p) const;  // along which
 
-  // Fully sharded: rows of dim 0 that each of n ranks keeps, rounded up.
+  // Fully sharded: rows that each of n ranks keeps, rounded up.
   int64_t rows_per_rank(TensorId p, int64_t n) const;
   bool sharded(TensorId p) const { return parts_.count(p) != 0; }
   Tensor& part(TensorId p) { return parts_.at(p); }
@@ -53,7 +55,8 @@ class Parameters {
   Tensor my_rows(TensorId p, const Tensor& whole) const;
   void gather_together(const std::vector<TensorId>& members, const Tag& tag);
   void find_units();
-  void add_unit(const std::vector<std::string>& names, int stage, bool root);
+  void add_unit(const std::vector<std::string>& names, int stage, size_t number);
+  std::vector<OpId> exchanges_around(OpId expert) const;
   AtomSet shards_over(TensorId p) const;
 
   const Graph& graph_;
@@ -61,6 +64,7 @@ class Parameters {
   std::map<TensorId, Tensor> local_;  // whole on this rank
   std::map<TensorId, Tensor> parts_;  // fully sharded: this rank's rows
   std::map<TensorId, Shape> shapes_;
+  std::map<TensorId, int> row_dims_;  // where it is not the first
   std::vector<Unit> units_;
 };
 

@@ -109,7 +109,29 @@ const std::vector<Case> kCases{
        two_microbatches(p);
      },
      {}},
+    {"torchtitan_mixtral_dp4", mixtral, [](Plan& p) { p.dp = 4; }, {}},
     {"torchtitan_mixtral_ep2_dp4", mixtral, [](Plan& p) { p.dp = 4, p.ep = 2; }, {}},
+    {"torchtitan_mixtral_ep2_dp8_accumulated",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 8, p.ep = 2;
+       two_microbatches(p);
+     },
+     {}},
+    {"torchtitan_mixtral_ep2_pp2",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 4, p.ep = p.pp = 2;
+       two_microbatches(p);
+     },
+     {}},
+    {"torchtitan_llama_tp2_pp2_alone",
+     llama,
+     [](Plan& p) {
+       p.tp = p.pp = 2;
+       two_microbatches(p);
+     },
+     {}},
     {"ddp_llama", llama, [](Plan& p) { p.dp = 4; }, {}},
     {"ddp_llama_first_step",
      llama,
@@ -125,8 +147,66 @@ const std::vector<Case> kCases{
        two_microbatches(p);
      },
      {"every=microbatch"}},
+    {"ddp_llama_unused",
+     llama,
+     [](Plan& p) {
+       p.dp = 2;
+       p.recompute = Recompute::full;
+       two_microbatches(p);
+     },
+     {"find_unused_parameters=true"}},
+    {"torchtitan_llama_hybrid",
+     llama,
+     [](Plan& p) {
+       p.dp = 4, p.tp = 2;
+       two_microbatches(p);
+     },
+     {"replicate=2"}},
+    {"torchtitan_llama_tp2_full",
+     llama,
+     [](Plan& p) {
+       p.tp = p.dp = 2;
+       p.recompute = Recompute::full;
+     },
+     {}},
+    {"torchtitan_llama_tp2_selective",
+     llama,
+     [](Plan& p) {
+       p.tp = p.dp = 2;
+       p.recompute = Recompute::selective;
+     },
+     {"loss_parallel=off"}},
+    {"deepspeed_llama_tp2_full",
+     llama,
+     [](Plan& p) {
+       p.tp = p.dp = 2;
+       p.recompute = Recompute::full;
+     },
+     {}},
     {"ddp_mixtral", mixtral, [](Plan& p) { p.dp = 2; }, {}},
     {"deepspeed_llama_zero0", llama, [](Plan& p) { p.dp = 4; }, {"reduce_bucket_size=800"}},
+    {"deepspeed_llama_zero0_bf16",
+     llama,
+     [](Plan& p) {
+       p.dp = 3;
+       p.dtype = DType::bf16;
+     },
+     {}},
+    {"deepspeed_llama_zero1_beyond_the_bucket",
+     llama,
+     [](Plan& p) { p.dp = 4, p.zero = 1; },
+     {"reduce_bucket_size=100"}},
+    {"deepspeed_llama_zero2_beyond_the_bucket",
+     llama,
+     [](Plan& p) { p.dp = 3, p.zero = 2; },
+     {"reduce_bucket_size=250"}},
+    {"deepspeed_llama_fp16_zero1",
+     llama,
+     [](Plan& p) {
+       p.dp = 2, p.zero = 1;
+       p.dtype = DType::f16;
+     },
+     {}},
     {"deepspeed_gpt2_zero1",
      gpt2,
      [](Plan& p) {

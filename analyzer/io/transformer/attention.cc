@@ -142,7 +142,8 @@ std::string core(ModelBuilder& b, const Heads& heads) {
 
 std::string attended(ModelBuilder& b, const Heads& heads) {
   const int64_t width = b.a.latent ? b.a.latent->v_dim : b.a.head_dim;
-  const bool again = b.p.recompute == Recompute::selective;
+  const bool again =
+      b.p.recompute == Recompute::selective && b.profile.is("recompute", "whole_layers");
   if (again) b.recomputed = b.next_recomputed++;
   const std::string y = core(b, heads);
   if (again) b.recomputed = -1;

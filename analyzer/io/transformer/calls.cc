@@ -159,6 +159,7 @@ void add_calls(ModelBuilder& b) {
   gradient_statistics(b);
   step_statistics(b);
   logged_loss(b);
+  add_torch_scalars(b);
 }
 
 }  // namespace s2t

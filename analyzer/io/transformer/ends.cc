@@ -78,6 +78,7 @@ std::string logits_of(ModelBuilder& b, const std::string& n) {
 
 std::string loss_of_tokens(ModelBuilder& b, const std::string& logits, const std::string& name) {
   b.module = "loss";
+  if (b.profile.is("loss_parallel", "off")) b.pin(logits, {{"tp", "R"}});
   const std::string labels = b.ids("labels");
   const bool fused = b.profile.is("cross_entropy", "fused");
   const bool target_first = b.profile.is("loss_order", "target_first");

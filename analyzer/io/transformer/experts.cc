@@ -139,6 +139,13 @@ Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& ro
     call.before = b.module + ".dispatch";
     b.model.calls.push_back(std::move(call));
   }
+  if (b.profile.is("moe_counts", "all_to_all")) {
+    CallDecl call = counts(b, "counts", Collective::all_to_all, {"ep"},
+                           "every rank tells the others how many rows it has for each of their "
+                           "experts");
+    call.before = b.module + ".dispatch";
+    b.model.calls.push_back(std::move(call));
+  }
   Rows r{routed(b, "moe_dispatch", "dispatch", {n, route}), "", route};
   if (b.profile.is("moe_probs", "all_to_all")) r.weights = routed(b, "moe_probs", "probs", {route});
   if (b.p.ep == 1 || b.p.expert_tp() == 1) return r;

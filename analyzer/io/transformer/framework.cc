@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <numeric>
 
 #include "analyzer/base/text.h"
 
@@ -20,10 +22,16 @@ std::vector<int64_t> weighted_stages(const Architecture& a, int64_t stages) {
   return layers;
 }
 
+// Under expert parallelism: where data-parallel ranks outnumber the experts, FSDP cuts each expert.
+bool experts_cut_along_rows(const Architecture& a, const Plan& p) {
+  return p.ep > 1 && p.expert_dp() * p.ep > a.experts->experts;
+}
+
 class Limits {
  public:
-  Limits(const Architecture& a, const Plan& p, const Profile& profile, Diagnostics& sink)
-      : a_(a), p_(p), profile_(profile), sink_(sink) {}
+  Limits(const Architecture& a, const Plan& p, const Profile& profile, Diagnostics& sink,
+         bool asks_others = true)
+      : a_(a), p_(p), profile_(profile), sink_(sink), asks_others_(asks_others) {}
 
   void check() {
     parallelism();
@@ -58,13 +66,32 @@ class Limits {
            "a divisor of the vocabulary", "--set vocabulary_padding=128 pads it.");
   }
 
+  // Profiles that take this model and plan as they are.
+  std::string others() const {
+    std::vector<std::string> names;
+    for (const ProfileDef& def : profiles()) {
+      if (!asks_others_ || def.name == profile_.name()) continue;
+      const Profile other(def);
+      Diagnostics wrong("");
+      const Plan plan = resolved(as_framework_runs(p_, a_, other), a_);
+      check_plan(a_, plan, wrong);
+      Limits(a_, plan, other, wrong, false).check();
+      const bool parts = (plan.cp > 1 && other["context_parallel"].empty()) ||
+                         (a_.latent && plan.tp > 1 && other["latent_down"].empty());
+      if (!wrong.any() && !parts) names.emplace_back(def.name);
+    }
+    return names.empty() ? ""
+                         : join(names, ", ") + (names.size() == 1 ? " takes" : " take") +
+                               " this model and plan.";
+  }
+
   void blocks() {
     const bool plain = is("blocks", "plain_scores"), rms = is("blocks", "rms_rotary");
     const auto no = [&](bool wrong, const char* what, const char* expected) {
       if (wrong)
         sink_.add({"", fmt::format("{} ({})", what, a_.family),
-                   fmt::format("{}, as {} has them", expected, profile_.name()),
-                   "megatron, ddp and deepspeed can run this one.", "unsupported-config"});
+                   fmt::format("{}, as {} has them", expected, profile_.name()), others(),
+                   "unsupported-config"});
     };
     const char* scores = "attention with plain scores";
     no(plain && a_.sinks, "attention sinks", scores);
@@ -81,6 +108,20 @@ class Limits {
   }
 
   void sharding() {
+    const int64_t replicas = std::max<int64_t>(1, profile_.number("replicate"));
+    refuse(replicas > 1 && (p_.dp % replicas != 0 || p_.dp == replicas), "--set",
+           fmt::format("replicate={} of {} data-parallel ranks", replicas, p_.dp),
+           "a divisor of them that leaves several to each copy");
+    refuse(replicas > 1 && p_.ep > 1, "--set", "replicate with expert parallelism", "1",
+           "Copies of experts are not modelled.");
+    refuse(p_.recompute != Recompute::none && p_.zero == 3 && is("gradient_sync", "zero"),
+           "--recompute", "recomputation with ZeRO stage 3", "none",
+           "Its gathers come a third time, which is not modelled.");
+    refuse(p_.recompute != Recompute::none && p_.ep > 1 && is("gradient_sync", "fsdp"),
+           "--recompute", "recomputation with expert parallelism", "none",
+           "Whether experts are gathered once more within is not modelled.");
+    refuse(is("find_unused_parameters", "true") && is("every", "microbatch"), "--set",
+           "find_unused_parameters=true with every=microbatch", "one of them");
     const int64_t most = is("gradient_sync", "zero") ? 3
                          : is("gradient_sync", "one_bucket") || is("gradient_sync", "overlapped")
                              ? 1
@@ -140,12 +181,21 @@ class Limits {
 
   void experts() {
     if (!a_.experts) return;
+    const bool mixed =
+        is("tensor_parallel", "optional_sequence") && !is("expert_groups", "within_dp");
+    refuse(mixed && p_.tp > 1 && !p_.sp, "--tp",
+           "experts with tensor parallelism but without sequence parallelism", "--sp too");
     refuse(!is("tensor_parallel", "optional_sequence") && p_.tp > 1, "--tp",
            "experts with tensor parallelism", "1", "megatron has it.");
     if (is("expert_groups", "within_dp")) experts_within_dp();
     refuse(is("moe_dispatcher", "flex"), "--set", "moe_dispatcher=flex", "alltoall or allgather",
            "Its exchanges are kernels of DeepEP or HybridEP, no NCCL collectives.");
     if (is("moe_dispatcher", "allgather")) gathered_tokens();
+    const int64_t edp = p_.expert_dp(), rows = std::gcd(a_.experts->ffn, a_.hidden);
+    refuse(is("gradient_sync", "fsdp") && experts_cut_along_rows(a_, p_) && rows % edp != 0, "--dp",
+           fmt::format("experts of {} x {} cut along their rows over {} ranks", a_.experts->ffn,
+                       a_.hidden, edp),
+           fmt::format("ranks per expert that divide {}", rows));
     if (is("expert_capacity", "none")) return;
     const double share = static_cast<double>(p_.seq * p_.micro_batch * a_.experts->top_k) /
                          static_cast<double>(a_.experts->experts);
@@ -184,37 +234,43 @@ class Limits {
   const Plan& p_;
   const Profile& profile_;
   Diagnostics& sink_;
+  bool asks_others_;
 };
 
 // --- synchronisation -----------------------------------------------------------------------------
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Units as they are wrapped: embedding, each block, its experts, norm with head.
-std::string wrapped_module(const std::string& parameter) {
-  if (const size_t at = parameter.find(".experts."); at != std::string::npos)
-    return parameter.substr(0, at + 8);
-  const size_t dot = parameter.find('.');
-  if (parameter.substr(0, dot) != "layers") return parameter.substr(0, dot);
-  return parameter.substr(0, parameter.find('.', dot + 1));
-}
-
 // The module whose own parameter it is: "layers.0.attn.q" of "layers.0.attn.q.weight".
 std::string own_module(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));
 }
 
-void name_units(ModelBuilder& b, std::string (*module_of)(const std::string&)) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> units;
+// "embed", "layers.3", "head".
+std::string block_of(const std::string& parameter) {
+  const size_t dot = parameter.find('.');
+  if (parameter.substr(0, dot) != "layers") return parameter.substr(0, dot);
+  return parameter.substr(0, parameter.find('.', dot + 1));
+}
+
+// The routed experts of "layers.3": "layers.3.moe.experts".
+std::string block_or_experts_of(const std::string& parameter) {
+  const size_t at = parameter.find(".experts.");
+  return at == std::string::npos ? block_of(parameter) : parameter.substr(0, at + 8);
+}
+
+using NamedUnits = std::vector<std::pair<std::string, ShardedUnitDecl>>;
+
+NamedUnits units_by(const ModelBuilder& b, std::string (*module_of)(const std::string&)) {
+  NamedUnits units;
+  std::map<std::string, size_t> at;
   for (const TensorDecl& t : b.model.tensors) {
     if (!t.parameter) continue;
-    const std::string module = module_of(t.name);
-    auto unit =
-        std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.first == module; });
-    if (unit == units.end()) unit = units.insert(unit, {module, {}});
-    unit->second.push_back(t.name);
+    const auto [unit, fresh] = at.emplace(module_of(t.name), units.size());
+    if (fresh) units.emplace_back(unit->first, ShardedUnitDecl{});
+    units[unit->second].second.parameters.push_back(t.name);
   }
-  for (auto& [module, names] : units) b.model.gradient_sync.units.push_back(std::move(names));
+  return units;
 }
 
 void set_ddp(ModelBuilder& b, GradientSyncDecl& sync) {
@@ -223,6 +279,49 @@ void set_ddp(ModelBuilder& b, GradientSyncDecl& sync) {
   sync.first_iteration = b.profile.is("ddp_step", "first");
   if (const int64_t cap = b.profile.number("bucket_cap_mb"))
     sync.first_bucket_bytes = sync.bucket_bytes = cap * kMiB;
+  if (!b.profile.is("find_unused_parameters", "true")) return;
+  sync.first_iteration = false;  // never rebuilt
+  sync.parameter_order = sync.last_bucket_first = true;
+}
+
+// With expert parallelism every block has the next one and its experts gathered; the embedding and
+// the head only the block, and what is not named waits for its turn.
+void set_prefetch(const NamedUnits& units, GradientSyncDecl& sync) {
+  std::vector<size_t> blocks;
+  std::map<std::string, size_t> experts;  // by block
+  for (size_t u = 0; u < units.size(); ++u) {
+    const std::string block = block_of(units[u].first + ".");
+    if (block == units[u].first)
+      blocks.push_back(u);
+    else
+      experts[block] = u;
+  }
+  const auto with_experts = [&](size_t from, size_t to) {
+    std::vector<size_t> next{to};
+    const auto at = experts.find(units[to].first);
+    if (at != experts.end() && units[from].first.rfind("layers.", 0) == 0)
+      next.push_back(at->second);
+    return next;
+  };
+  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
+    const size_t u = blocks[i], v = blocks[i + 1];
+    sync.units[u].forward_prefetch = with_experts(u, v);
+    sync.units[v].backward_prefetch = with_experts(v, u);
+  }
+}
+
+// One unit per embedding, block, and norm with head. Under expert parallelism experts are a unit
+// within their block, cut along their rows where ranks outnumber the experts.
+void set_units(ModelBuilder& b, GradientSyncDecl& sync) {
+  const bool apart = b.a.experts && b.p.ep > 1;
+  const NamedUnits units = units_by(b, apart ? block_or_experts_of : block_of);
+  for (const auto& [module, unit] : units) {
+    ShardedUnitDecl& decl = sync.units.emplace_back(unit);
+    const bool experts = module != block_of(module + ".");
+    if (!experts) decl.module = module;
+    if (experts && experts_cut_along_rows(b.a, b.p)) decl.dim = 1;
+  }
+  if (apart) set_prefetch(units, sync);
 }
 
 void set_fsdp(ModelBuilder& b, GradientSyncDecl& sync) {
@@ -235,10 +334,23 @@ void set_fsdp(ModelBuilder& b, GradientSyncDecl& sync) {
   sync.reshard_last_unit = policy == "always";
   sync.reshard_after_backward = !pipeline;  // the schedule keeps them until the last microbatch
   sync.overlap = !pipeline;                 // and reduces behind its last backward
-  name_units(b, wrapped_module);
+  if (b.profile.number("replicate") > 1) sync.replicated = {"dp_replicate"};
+  set_units(b, sync);
+}
+
+// BF16_Optimizer: gradients are reduced as one padded flat tensor, and everybody gets the updated
+// parameters.
+void set_bf16_optimizer(GradientSyncDecl& sync) {
+  sync.kind = SyncKind::zero1;
+  sync.every_microbatch = sync.overlap = false;
+  sync.parameter_order = sync.tied_first = sync.whole_gradients = true;
+  sync.update_alignment = sync.bucket_multiple = 2;
+  sync.bucket_bytes = sync.first_bucket_bytes = INT64_MAX;
 }
 
 void set_zero(ModelBuilder& b, GradientSyncDecl& sync) {
+  const bool wraps = b.profile.is("bf16_optimizer", "flat");
+  if (b.p.zero == 0 && b.p.dtype == DType::bf16 && wraps) return set_bf16_optimizer(sync);
   constexpr SyncKind kStages[] = {SyncKind::bucketed, SyncKind::zero1, SyncKind::zero2,
                                   SyncKind::zero3};
   sync.kind = kStages[b.p.zero];
@@ -256,7 +368,7 @@ void set_zero(ModelBuilder& b, GradientSyncDecl& sync) {
   sync.first_bucket_bytes = sync.bucket_bytes;
   if (b.p.zero < 3) return;
   sync.persistent_elements = b.profile.number("param_persistence_threshold");
-  name_units(b, own_module);
+  for (auto& [module, unit] : units_by(b, own_module)) sync.units.push_back(std::move(unit));
 }
 
 // Buckets of elements; cp does not count for their size.
@@ -285,9 +397,12 @@ Plan as_framework_runs(Plan plan, const Architecture& a, const Profile& profile)
   const int64_t stages = plan.pp * plan.vpp;
   const bool stated = !plan.stage_layers.empty() || plan.first_layers > 0 || plan.last_layers > 0 ||
                       plan.layers_per_chunk > 0;
-  if (profile.is("stage_split", "weighted_ends") && !stated && stages > 1 &&
-      a.layers + 2 >= 2 * stages)
+  if (profile.is("stage_split", "weighted_ends") && !stated && stages > 1 && a.layers + 2 >= stages)
     plan.stage_layers = weighted_stages(a, stages);
+  // Mixed precision is FSDP's: without it parameters and activations stay as they were made.
+  if (profile.is("mixed_precision", "fsdp") && plan.dp <= 1 && plan.cp == 1 &&
+      plan.dtype == DType::bf16)
+    plan.dtype = DType::f32;
   return plan;
 }
 

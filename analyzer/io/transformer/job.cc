@@ -18,6 +18,7 @@ class MeshBuilder {
         p_(p),
         folded_(!profile.is("expert_groups", "within_dp")),
         gathers_(profile.is("moe_dispatcher", "allgather")),
+        replicas_(std::max<int64_t>(1, profile.number("replicate"))),
         order_(split_order(p.order)) {
     std::reverse(order_.begin(), order_.end());
   }
@@ -54,9 +55,17 @@ class MeshBuilder {
   AxisDecl dense(const std::string& word) const {
     if (word == "pp") return {word, p_.pp, AxisKind::pipeline, {}, "--pp"};
     if (word == "tp") return {word, p_.tp, AxisKind::model, {}, "--tp"};
-    if (word == "dp") return {word, p_.dp, AxisKind::data, {}, "--dp"};
+    if (word == "dp") return data();
     if (word == "cp") return {word, p_.cp, AxisKind::data, {}, "--cp"};
     return {word, 1, AxisKind::data, {}, ""};
+  }
+
+  AxisDecl data() const {
+    AxisDecl dp{"dp", p_.dp, AxisKind::data, {}, "--dp"};
+    if (replicas_ == 1) return dp;
+    dp.parts.push_back({"dp_replicate", replicas_, AxisKind::data, {}, "--set"});
+    dp.parts.push_back({"dp_shard", p_.dp / replicas_, AxisKind::data, {}, "--set"});
+    return dp;
   }
 
   // Experts fold over the tp, cp and dp ranks of a stage; or they share those of a dp group, and
@@ -74,6 +83,7 @@ class MeshBuilder {
   const Architecture& a_;
   const Plan& p_;
   const bool folded_, gathers_;
+  int64_t replicas_;  // HSDP: of each part of the parameters
   std::vector<std::string> order_;
 };
 
@@ -82,6 +92,8 @@ void set_switches(ModelBuilder& b) {
   if (b.profile.is("ring_launch", "batched")) b.model.switches.ring_launch = RingLaunch::batched;
   b.model.switches.fused_column_linear = b.profile["column_input_gradient"] == "fused";
   b.model.switches.coalesce_model_sync = b.profile["norm_sync"] == "coalesced";
+  b.model.switches.recompute_gathers =
+      b.p.recompute == Recompute::selective && b.profile.is("recompute", "by_op");
 }
 
 void set_pipeline(ModelBuilder& b) {
@@ -96,6 +108,27 @@ void set_pipeline(ModelBuilder& b) {
   // torch batches what belongs together in 1F1B alone.
   if (b.profile.is("pipeline", "torch") && pipeline.schedule != "1f1b") pipeline.p2p = "single";
   b.model.pipeline = pipeline;
+}
+
+void add_framework_remarks(ModelBuilder& b) {
+  const auto remark = [&](bool due, const char* slug, std::string text) {
+    if (due) b.model.remarks.push_back({slug, std::move(text)});
+  };
+  const bool zero = b.profile.is("gradient_sync", "zero");
+  remark(
+      zero && b.p.zero == 3, "zero3-prefetch",
+      "parameters are gathered as with stage3_prefetch_bucket_size 0 and stage3_max_reuse_distance "
+      "0; with DeepSpeed's defaults gathers of modules that follow each other come earlier and "
+      "may be one call, and what is used again soon is not gathered again");
+  remark(zero && b.a.experts && b.a.experts->top_k > 2, "top-k",
+         fmt::format("DeepSpeed routes each token to {} experts from 0.15 on; 0.14 refuses more "
+                     "than 2",
+                     b.a.experts ? b.a.experts->top_k : 0));
+  remark(b.profile.is("mixed_precision", "fsdp") && b.p.dp * b.p.cp == 1 && b.p.tp * b.p.pp > 1 &&
+             b.p.dtype == DType::f32,
+         "no-mixed-precision",
+         "nothing is wrapped by FSDP, which is what converts to bf16 under torchtitan: parameters "
+         "and activations are float32");
 }
 
 }  // namespace
@@ -138,6 +171,7 @@ void add_remarks(ModelBuilder& b) {
          "rows of experts are gathered and scattered over etp with a size per rank: "
          "where these differ, NCCL runs grouped Broadcast and Reduce kernels instead "
          "of AllGather and ReduceScatter; here the load is balanced"});
+  add_framework_remarks(b);
   b.model.remarks.push_back(
       {"not-predicted", fmt::format("a real step under {} also has collectives that are not "
                                     "listed here: {}",

@@ -13,6 +13,7 @@ namespace s2t {
 void set_up_job(ModelBuilder& b);
 // Collectives besides activations and gradients. Precondition: all ops are there.
 void add_calls(ModelBuilder& b);
+void add_torch_scalars(ModelBuilder& b);
 void add_remarks(ModelBuilder& b);
 
 // Dense and expert axes that do not nest.

@@ -56,7 +56,8 @@ std::string parallel_layer(ModelBuilder& b, const std::string& x, const std::str
 }
 
 void begin(ModelBuilder& b) {
-  if (b.p.recompute == Recompute::full) b.recomputed = b.next_recomputed++;
+  const bool by_op = b.p.recompute == Recompute::selective && b.profile.is("recompute", "by_op");
+  if (b.p.recompute == Recompute::full || by_op) b.recomputed = b.next_recomputed++;
 }
 
 }  // namespace

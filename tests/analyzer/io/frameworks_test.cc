@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "analyzer/analyze.h"
+#include <map>
+#include <set>
+
 #include "analyzer/backward/buckets.h"
-#include "analyzer/io/transformer.h"
-#include "analyzer/program/listing.h"
-#include "tests/analyzer/io/architectures.h"
+#include "tests/analyzer/io/framework_steps.h"
 
 namespace s2t {
 namespace {
@@ -20,82 +20,7 @@ using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
-using Lines = std::vector<std::string>;
-
-Architecture llama(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
-  Architecture a = dense(layers, hidden, heads);
-  a.vocab = vocab;
-  return a;
-}
-
-Architecture gpt2(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab) {
-  Architecture a = gpt(layers, hidden, heads);
-  a.family = "gpt2";
-  a.vocab = vocab;
-  a.position_rows = 64;
-  return a;
-}
-
-Architecture mixtral(int64_t layers, int64_t hidden, int64_t heads, int64_t top_k) {
-  Architecture a = llama(layers, hidden, heads, 1024);
-  a.experts = Experts{};
-  a.experts->experts = 8;
-  a.experts->top_k = top_k;
-  a.experts->ffn = 2 * hidden;
-  return a;
-}
-
-Plan plan_of(int64_t tp, int64_t dp, int64_t seq) {
-  Plan p;
-  p.tp = tp;
-  p.dp = dp;
-  p.seq = seq;
-  return p;
-}
-
-Profile profile_of(const char* name, const Lines& changes = {}) {
-  Profile profile = find_profile(name).value();
-  for (const std::string& change : changes) {
-    const auto wrong = profile.set(change);
-    EXPECT_FALSE(wrong) << wrong->found;
-  }
-  return profile;
-}
-
-Program predict(const Architecture& a, const Plan& p, const Profile& profile) {
-  Diagnostics sink("config.json");
-  const auto model = build_transformer(a, p, profile, sink);
-  sink.throw_if_any();
-  return analyze(*model);
-}
-
-Lines refusals(const Architecture& a, const Plan& p, const Profile& profile) {
-  Diagnostics sink("config.json");
-  EXPECT_FALSE(build_transformer(a, p, profile, sink));
-  Lines lines;
-  for (const Diagnostic& d : sink.list()) lines.push_back(to_string(d, sink.file()));
-  return lines;
-}
-
-// "dp all_gather 512>1024"
-std::string line(const Program& program, const Event& e) {
-  return fmt::format("{} {} {}>{}", program.families[e.family].name, info(e.op).name,
-                     e.volume.input_bytes, e.volume.output_bytes);
-}
-
-// One rank's step in order; `phase` only if stated.
-Lines step(const Program& program, int rank, std::optional<Phase> phase = std::nullopt) {
-  Lines lines;
-  for (const Event& e : events_of(program, Rank(rank)))
-    if (!phase || e.phase == *phase) lines.push_back(line(program, e));
-  return lines;
-}
-
-Count total(const Program& program, int rank, Count Volume::*bytes) {
-  Count sum = 0;
-  for (const Event& e : events_of(program, Rank(rank))) sum += e.volume.*bytes;
-  return sum;
-}
+using namespace framework_steps;
 
 // --- torchtitan
 // ------------------------------------------------------------------------------------
@@ -153,6 +78,9 @@ TEST(Torchtitan, StepIsThatOfPyTorchCallByCall) {
       reduced(block),
       gather,
       reduced(table),
+      // the norm of all gradients, one mesh axis at a time
+      "dp all_reduce 4>4",
+      "tp all_reduce 4>4",
   };
   EXPECT_THAT(step(p, 0), ElementsAreArray(expected));
   EXPECT_THAT(step(p, 3), ElementsAreArray(expected));
@@ -162,7 +90,7 @@ TEST(Torchtitan, LayerHasFourGathersAndFourScattersOverTp) {
   const auto over_tp = [](int64_t layers) {
     std::map<std::string, int> counts;
     for (const std::string& l : step(
-             predict(llama(layers, 8192, 64, 32000), plan_of(8, 1, 4096), profile_of("torchtitan")),
+             predict(llama(layers, 8192, 64, 32000), plan_of(8, 2, 4096), profile_of("torchtitan")),
              0))
       ++counts[l];
     return counts;
@@ -235,7 +163,54 @@ TEST(Torchtitan, EmbeddingAndHeadCountAsALayerEach) {
   EXPECT_EQ(p.stages.size(), 4u);
 }
 
-TEST(Torchtitan, ExpertsAreAUnitOfTheirOwn) {
+TEST(Torchtitan, TheLastStageMayHoldTheHeadAlone) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.pp = 4;
+  plan.global_batch = 8;
+  const Program p = predict(llama(4, 8, 2, 32), plan, profile_of("torchtitan"));
+  std::vector<std::set<std::string>> modules;
+  for (const Stage& stage : p.stages) {
+    modules.emplace_back();
+    for (const Segment::Item& item : stage.forward.items)
+      modules.back().insert(item.event.members[0].substr(0, 8));
+  }
+  EXPECT_THAT(modules,
+              ElementsAre(std::set<std::string>{"embed.we", "layers.0"},
+                          std::set<std::string>{"layers.1", "layers.2"},
+                          std::set<std::string>{"layers.3"}, std::set<std::string>{"head.nor"}));
+}
+
+// Nothing converts to bf16 then, and clipping throws away what it adds up of norm gradients.
+TEST(Torchtitan, WithoutFsdpEverythingIsFloat32AndNormGradientsAreReducedTwice) {
+  const Program p = predict(llama(1, 8, 2, 32), plan_of(2, 1, 16), profile_of("torchtitan"));
+  EXPECT_THAT(step(p, 0, Phase::forward), Contains("tp all_gather 256>512"));
+  Lines after;
+  for (const Event& e : p.after) after.push_back(line(p, e));
+  const std::string norm = "tp all_reduce 32>32";
+  EXPECT_THAT(after, ElementsAre(norm, norm, norm, "tp all_reduce 4>4", norm, norm, norm));
+}
+
+TEST(Torchtitan, CheckpointedBlocksRepeatTheirGathersOrEverything) {
+  Plan plan = plan_of(2, 2, 16);
+  const std::string gather = "tp all_gather 128>256", scatter = "tp reduce_scatter 256>128";
+  plan.recompute = Recompute::full;
+  EXPECT_THAT(
+      step(predict(llama(1, 8, 2, 32), plan, profile_of("torchtitan")), 0, Phase::recompute),
+      ElementsAre(gather, scatter, gather, scatter));
+  plan.recompute = Recompute::selective;
+  EXPECT_THAT(
+      step(predict(llama(1, 8, 2, 32), plan, profile_of("torchtitan")), 0, Phase::recompute),
+      ElementsAre(gather, gather));
+}
+
+TEST(Torchtitan, WithoutLossParallelTheLogitsAreGathered) {
+  const Program p = predict(llama(1, 8, 2, 32), plan_of(2, 2, 16),
+                            profile_of("torchtitan", {"loss_parallel=off"}));
+  const Lines forward = step(p, 0, Phase::forward);
+  EXPECT_EQ(forward.back(), "tp all_gather 512>1024");  // 16 tokens, 32 words
+}
+
+TEST(Torchtitan, ExpertsAreAUnitOfTheirOwnUnderExpertParallelism) {
   Plan plan = plan_of(1, 4, 16);
   plan.ep = 2;
   const Program p = predict(mixtral(1, 8, 2, 2), plan, profile_of("torchtitan"));
@@ -332,9 +307,9 @@ TEST(DeepSpeed, StagesOneAndTwoAllReduceAndGatherTheParametersOnce) {
   const Count n = parameter_count(a), padded = (n + 7) / 8 * 8;
   const std::string gradients = fmt::format("dp all_reduce {0}>{0}", 2 * n);
   const std::string updates = fmt::format("dp all_gather {}>{}", padded / 2, 2 * padded);
-  EXPECT_THAT(step(zero(0, a, 4, {}, 2), 0), ElementsAre(gradients));
-  EXPECT_THAT(step(zero(1, a, 4, {}, 2), 0), ElementsAre(gradients, updates));
-  EXPECT_THAT(step(zero(2, a, 4, {}, 2), 0), ElementsAre(gradients, gradients, updates));
+  const std::string norm = "dp all_reduce 4>4";
+  EXPECT_THAT(step(zero(1, a, 4, {}, 2), 0), ElementsAre(gradients, norm, updates));
+  EXPECT_THAT(step(zero(2, a, 4, {}, 2), 0), ElementsAre(gradients, gradients, norm, updates));
 }
 
 TEST(DeepSpeed, BucketsCloseBeforeTheyExceedTheirLimit) {
@@ -346,6 +321,58 @@ TEST(DeepSpeed, BucketsCloseBeforeTheyExceedTheirLimit) {
 }
 
 // Forward and backward gather each module; norms are small and stay.
+// 1,560 parameters, padded to a multiple of 2 x 32.
+TEST(DeepSpeed, Bf16WithoutZeroIsOneFlatGradientAndOneGather) {
+  const Program p = predict(llama(1, 8, 2, 32), plan_of(1, 32, 16), profile_of("deepspeed"));
+  Lines after;
+  for (const Event& e : p.after) after.push_back(line(p, e));
+  EXPECT_THAT(after, ElementsAre("dp all_reduce 3200>3200", "dp all_gather 100>3200"));
+}
+
+// Three matrices of 256 elements lie behind each other; parts of ranks end within them.
+TEST(DeepSpeed, AGradientBeyondTheBucketGoesOutWhereTheRanksPartsMeet) {
+  Plan plan = plan_of(1, 4, 16);
+  plan.zero = 1;
+  const Program p =
+      predict(llama(1, 8, 2, 32), plan, profile_of("deepspeed", {"reduce_bucket_size=200"}));
+  std::map<std::string, std::vector<Count>> sent;
+  for (const Event& e : p.after)
+    if (e.op == Collective::all_reduce && e.members.size() == 1)
+      sent[e.tensor].push_back(e.volume.input_bytes);
+  int cut = 0;
+  for (const auto& [tensor, bytes] : sent) {
+    if (bytes.size() < 2) continue;
+    EXPECT_EQ(bytes.size(), 2u);
+    EXPECT_GT(bytes[0], 400u);  // more than 200 elements went together
+    EXPECT_EQ(bytes[0] + bytes[1], 512u);
+    ++cut;
+  }
+  EXPECT_GT(cut, 0);
+}
+
+TEST(DeepSpeed, ScalarsOfAStepAndThePipelinesLoss) {
+  Plan plan = plan_of(1, 2, 16);
+  plan.zero = 1;
+  plan.pp = 2;
+  plan.dtype = DType::f16;
+  plan.global_batch = 4;
+  const Program p = predict(llama(2, 8, 2, 32), plan, profile_of("deepspeed"));
+  Lines scalars;
+  for (const Event& e : p.after)
+    if (p.causes.at(e.cause).kind == CauseKind::framework)
+      scalars.push_back(e.tensor + " " + line(p, e));
+  EXPECT_THAT(scalars, ElementsAre("overflow.dp dp all_reduce 1>1", "overflow pp all_reduce 1>1",
+                                   "grad_norm.dp dp all_reduce 4>4", "grad_norm pp all_reduce 4>4",
+                                   "loss.logged dp all_reduce 4>4", "loss.told pp broadcast 8>8"));
+}
+
+TEST(DeepSpeed, ExpertsWithTensorParallelismAreRefusedWhateverSpSays) {
+  Plan plan = plan_of(2, 2, 16);
+  plan.ep = 2;
+  EXPECT_THAT(refusals(mixtral(2, 8, 2, 2), plan, profile_of("deepspeed")),
+              ElementsAre(HasSubstr("experts with tensor parallelism under deepspeed")));
+}
+
 TEST(DeepSpeed, StageThreeGathersEachModuleBothWays) {
   const Architecture a = llama(1, 64, 2, 100);
   const Program p = zero(3, a, 3, {"param_persistence_threshold=64"});
@@ -355,7 +382,9 @@ TEST(DeepSpeed, StageThreeGathersEachModuleBothWays) {
   const Count parts = 2 * 2134 + 4 * 1366 + 3 * 5462 + 3 * 22;
   EXPECT_THAT(step(p, 0, Phase::grad_sync),
               ElementsAre(fmt::format("dp reduce_scatter {}>{}", 6 * parts, 2 * parts)));
-  EXPECT_THAT(step(p, 0, Phase::step), ElementsAre("dp all_gather 132>396"));  // three norms
+  EXPECT_THAT(step(p, 0, Phase::step),
+              ElementsAre("dp all_reduce 1>1", "dp all_reduce 4>4", "dp all_gather 44>132",
+                          "dp all_gather 44>132", "dp all_gather 44>132"));  // three norms
 }
 
 TEST(DeepSpeed, PipelineRunsItsOwnSchedule) {
@@ -363,8 +392,8 @@ TEST(DeepSpeed, PipelineRunsItsOwnSchedule) {
   plan.pp = 4;
   plan.global_batch = 8;
   const Program p = predict(llama(4, 64, 2, 128), plan, profile_of("deepspeed"));
-  EXPECT_EQ(step(p, 0).size(), 16u);
-  EXPECT_EQ(step(p, 1).size(), 32u);
+  EXPECT_EQ(step(p, 0).size(), 18u);  // the norm and the loss, too
+  EXPECT_EQ(step(p, 1).size(), 34u);
   EXPECT_FALSE(p.batched_p2p);
   plan.zero = 2;
   EXPECT_THAT(refusals(llama(4, 64, 2, 128), plan, profile_of("deepspeed")),
@@ -404,7 +433,9 @@ TEST(Published, ZeroMovesTwoOrThreeElementsPerParameter) {
     Plan plan = plan_of(1, 64, 2048);
     plan.zero = stage;
     plan.grad_dtype = DType::bf16;
-    const Program p = predict(a, plan, profile_of(name, changes));
+    Lines all = changes;
+    if (std::string(name) == "deepspeed") all.push_back("bf16_optimizer=none");
+    const Program p = predict(a, plan, profile_of(name, all));
     const double wire = static_cast<double>(total(p, 0, &Volume::wire_bytes));
     return wire / 2 / static_cast<double>(parameter_count(a)) * 64 / 63;
   };

@@ -104,7 +104,7 @@ TEST(ModelJson, ReadsWhatSurroundsTheOps) {
   EXPECT_EQ(sync.first_bucket_bytes, 1);
   EXPECT_EQ(sync.bucket_bytes, 2);
   EXPECT_TRUE(sync.first_iteration);
-  EXPECT_EQ(sync.units[1], std::vector<std::string>{"w2"});
+  EXPECT_EQ(sync.units[1].parameters, std::vector<std::string>{"w2"});
   EXPECT_FALSE(sync.reshard_after_forward);
   ASSERT_EQ(model.routing.size(), 2u);
   EXPECT_EQ(model.routing[0].counts[1], (std::vector<int64_t>{8, 56}));
