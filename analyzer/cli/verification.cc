@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analyzer/analyze.h"
+#include "analyzer/base/text.h"
 #include "runtime/comm/place.h"
 #include "runtime/run/execute.h"
 #include "runtime/run/memory.h"
@@ -127,9 +128,26 @@ std::vector<Observation> observations_of(const RankReport& report) {
 
 namespace {
 
+// Predicted they are, for whoever has hardware that adds them; no backend here does.
+void refuse_float8_sums(const Program& program, const Model& model) {
+  for_each_kept_event(program, [&](const Event& e) {
+    const bool sums = e.op == Collective::all_reduce || e.op == Collective::reduce_scatter ||
+                      e.op == Collective::reduce;
+    if (sums && e.dtype == DType::f8)
+      throw UserError(model.file, {{"/tensors",
+                                    fmt::format("the {} of {} sums float8, which no backend can",
+                                                info(e.op).name, s2t::quoted(e.tensor)),
+                                    "collectives that move float8 and sum wider numbers",
+                                    "Give the tensors a wider dtype; `predict` takes them as they "
+                                    "are.",
+                                    "float8-sum"}});
+  });
+}
+
 void run_and_judge(const Model& model, const VerifyOptions& options, Verification& v) {
   v.stand_in = options.backend->probe().stand_in;
   const Program program = analyze(model);
+  refuse_float8_sums(program, model);
   const Graph graph = build_graph(model);
   const Forward forward = plan_forward(graph);
   const bool processes = v.backend != "host";

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
 #include "runtime/comm/place.h"
 #include "runtime/comm/witnesses.h"
 
@@ -19,9 +21,27 @@ bool has_witnesses(const std::string& backend) {
   return false;
 }
 
+[[noreturn]] void refuse_folder(const std::string& variable, const std::string& found,
+                                const std::string& expected) {
+  throw UserError("", {{"", fmt::format("the environment variable {} names {}", variable, found),
+                        expected, "", "bad-folder"}});
+}
+
+// Records of another run would be taken for this one's.
+void require_fresh(const std::string& folder) {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (!fs::is_directory(folder, error))
+    refuse_folder(kWitnessFolder, s2t::quoted(folder) + ", which is no folder", "an empty folder");
+  if (!fs::is_empty(folder, error) || error)
+    refuse_folder(kWitnessFolder, s2t::quoted(folder) + ", where files are", "an empty folder");
+}
+
 std::string fresh_folder() {
-  std::string path = (fs::temp_directory_path() / "shape2trace-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make the folder " + path);
+  std::error_code error;
+  std::string path = (fs::temp_directory_path(error) / "shape2trace-XXXXXX").string();
+  if (error || mkdtemp(path.data()) == nullptr)
+    refuse_folder("TMPDIR", "no folder that can be written to", "one, or leave it unset");
   return path;
 }
 
@@ -40,7 +60,7 @@ Watch::Watch(const Backend& backend, bool stand_in)
   folder_ = given ? given : "";
   if (!starts_ranks_) return;
   if (!folder_.empty()) {
-    fs::create_directories(folder_);
+    require_fresh(folder_);
     return;
   }
   temporary_ = Scratch(fresh_folder());

@@ -22,8 +22,6 @@ constexpr std::array<Backend, 3> kBackends{{
 std::atomic<bool> cancelled{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
-
 constexpr int kPatience = 3;
 std::atomic<int> signals{0}, guards{0};
 
@@ -63,13 +61,18 @@ CancelOnSignal::CancelOnSignal() : outermost_(guards++ == 0) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &before_[i]);
+  for (size_t i = 0; i < kCancelSignals.size(); ++i) {
+    sigaction(kCancelSignals[i], &action, &before_[i]);
+    if (before_[i].sa_handler == SIG_IGN)  // nohup: whoever started us wants it so
+      sigaction(kCancelSignals[i], &before_[i], nullptr);
+  }
 }
 
 CancelOnSignal::~CancelOnSignal() {
   --guards;
   if (!outermost_) return;
-  for (size_t i = 0; i < 2; ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  for (size_t i = 0; i < kCancelSignals.size(); ++i)
+    sigaction(kCancelSignals[i], &before_[i], nullptr);
   cancelled = false;
 }
 

@@ -4,6 +4,7 @@
 // here: how (threads, mpirun, processes of our own), or what the body computes.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <exception>
@@ -72,8 +73,11 @@ bool cancel_requested() noexcept;
 void throw_if_cancelled();  // CommError(cancelled)
 constexpr const char* kCancelled = "cancelled by a signal";
 
-// While it lives, Ctrl-C (SIGINT) and SIGTERM request a cancel; a third one ends the process at once
-// and may leave files behind. Every `run` has one of its own, which does nothing inside another.
+// Ctrl-C, a polite end, a closed terminal, Ctrl-\.
+inline constexpr std::array kCancelSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+// While it lives, each of these signals requests a cancel; a third one ends the process at once and
+// may leave files behind. Every `run` has one of its own, which does nothing inside another.
 class CancelOnSignal {
  public:
   CancelOnSignal();
@@ -83,7 +87,7 @@ class CancelOnSignal {
 
  private:
   const bool outermost_;
-  struct sigaction before_[2];
+  struct sigaction before_[kCancelSignals.size()];
 };
 
 }  // namespace s2t

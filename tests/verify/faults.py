@@ -84,6 +84,30 @@ def too_large(judge, program, model):
                      (done.returncode, done.stdout, done.stderr), code, said[code])
 
 
+def refused(judge, program, backend, model):
+    """What cannot run is said before anything is started."""
+    with tempfile.TemporaryDirectory() as folder:
+        narrow = Path(folder) / "f8.json"
+        narrow.write_text(json.dumps({
+            "schema": "shape2trace.model/1", "mesh": {"axes": [{"name": "tp", "size": 2}]},
+            "tensors": {"x": {"shape": [4, 8], "dtype": "f8"},
+                        "w": {"shape": [8, 8], "parameter": True, "layout": {"tp": "S(1)"},
+                              "dtype": "f8"}},
+            "ops": [{"op": "linear", "inputs": ["x", "w"], "output": "y"},
+                    {"op": "mean_square", "inputs": ["y"], "output": "loss"}], "loss": "loss"}),
+            encoding="utf-8")
+        judge.expect("float8 sums", run(program, str(narrow), "host"), 2,
+                     "sums float8, which no backend can", "[float8-sum]")
+        judge.expect("used witness folder",
+                     run(program, model, backend, S2T_WITNESS_DIR=folder), 2,
+                     "S2T_WITNESS_DIR names", "where files are; expected an empty folder")
+        judge.expect("no witness folder",
+                     run(program, model, backend, S2T_WITNESS_DIR=f"{folder}/no/where"), 2,
+                     "which is no folder")
+        judge.expect("no temporary folder",
+                     run(program, model, backend, TMPDIR=f"{folder}/nowhere"), 2, "TMPDIR names")
+
+
 def failing(judge, program, standins, model):
     """Stand-ins that play the faults of a GPU."""
     def nccl(fault, *more):
@@ -113,6 +137,7 @@ def main(program, mpi_module, standins, model):
     too_large(judge, program, model)
     if mpi_module != "-":
         never_joins(judge, program, model)
+        refused(judge, program, "mpi", model)
     if standins != "-":
         failing(judge, program, standins, model)
     return 1 if judge.bad else 0

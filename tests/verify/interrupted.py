@@ -124,7 +124,7 @@ def main(program, backend, model):
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         large = larger(model, folder)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             with tempfile.TemporaryDirectory() as temporary:
                 wrong = attempt(program, backend, large, number, temporary)
             bad += bool(wrong)
