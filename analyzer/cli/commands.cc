@@ -9,6 +9,7 @@
 #include "analyzer/analyze.h"
 #include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
+#include "analyzer/cli/ending.h"
 #include "analyzer/cli/outside.h"
 #include "analyzer/cli/plan_options.h"
 #include "analyzer/report/dot.h"
@@ -102,6 +103,7 @@ void write_report(std::string_view command, const Program& program, const Argume
 
 int run_report(std::string_view command, const Arguments& arguments, std::ostream& out,
                std::ostream& err) {
+  const TidyEnding tidy;
   write_report(command, analyze(load_operand(arguments)), arguments, out, err);
   return kOk;
 }
@@ -132,6 +134,7 @@ void draw_graph(const Program& program, ReportOptions& options) {
 }
 
 int run_render(const Arguments& arguments, std::ostream& out, std::ostream& err) {
+  const TidyEnding tidy;
   const Program program = analyze(load_operand(arguments));
   if (arguments.format != "html") {
     write_report("render", program, arguments, out, err);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -43,6 +44,8 @@ struct Pipe {
   }
 };
 
+std::atomic<pid_t> running{-1};  // for who ends the program
+
 // A child that is never left behind.
 class Child {
  public:
@@ -58,12 +61,14 @@ class Child {
     const int error = posix_spawn(&pid_, file.c_str(), &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) throw Fault("cannot start " + file);
+    running = pid_;
     in.close_end(0);
     out.close_end(1);
     fcntl(in.end[1], F_SETFL, O_NONBLOCK);
   }
   ~Child() {
     if (pid_ <= 0) return;
+    running = -1;
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
@@ -73,7 +78,7 @@ class Child {
   bool succeeded() {
     int status = 0;
     waitpid(pid_, &status, 0);
-    pid_ = -1;
+    pid_ = running = -1;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   }
 
@@ -114,7 +119,19 @@ bool converse(Child& child, const std::string& input, std::string& output, int s
   }
 }
 
+// How what was asked for begins; another format may begin anyhow.
+bool is_asked_for(std::string_view command, std::string_view output) {
+  const auto begins = [&](std::string_view with) { return output.substr(0, with.size()) == with; };
+  if (command.ends_with(" -Tsvg")) return begins("<?xml") || begins("<svg");
+  if (command.ends_with(" -Tpng")) return begins("\x89PNG\r\n\x1a\n");
+  return true;
+}
+
 }  // namespace
+
+void end_outside_program() {
+  if (const pid_t pid = running; pid > 0) kill(pid, SIGKILL);
+}
 
 std::string find_program(std::string_view name) {
   const char* path = std::getenv("PATH");
@@ -141,7 +158,8 @@ std::string run_through(std::string_view command, const std::string& input, int 
     throw TooMuchToDraw("shape2trace",
                         {{"--format", fmt::format("{} took longer than {} s", name, seconds), "",
                           "Draw less with --layers, --phase, --axis or --rank.", "too-slow"}});
-  if (!child.succeeded()) throw DrawingFailed(fmt::format("{} failed on what we gave it", command));
+  if (!child.succeeded() || !is_asked_for(command, output))
+    throw DrawingFailed(fmt::format("{} failed on what we gave it", command));
   return output;
 }
 

@@ -22,7 +22,10 @@ std::string find_program(std::string_view name);
 
 // What `command` ("dot -Tsvg", words without quotes) writes when it reads `input`. Throws Absent if
 // it is not installed, TooMuchToDraw (slug too-slow) after `seconds`, DrawingFailed if it
-// fails.
+// fails, or if it writes no SVG or PNG where the command asks for one.
 std::string run_through(std::string_view command, const std::string& input, int seconds = 20);
+
+// Stops the one that runs, if any; from whatever thread ends the program.
+void end_outside_program();
 
 }  // namespace s2t
