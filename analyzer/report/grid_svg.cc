@@ -70,6 +70,8 @@ class Grid {
   Size draw(double x, double y) { return block(axes_.size(), 0, x, y); }
   const std::vector<Axis>& axes() const { return axes_; }
   const std::string& text() const { return body_; }
+  // The title of the marked cell or block; "" if the rank asked for is left out.
+  const std::string& marked() const { return marked_; }
 
  private:
   std::vector<Axis> inner_axes() const {
@@ -110,6 +112,7 @@ class Grid {
   void cell(int64_t rank, double x, double y) {
     const Rank r(static_cast<int32_t>(rank));
     const bool here = here_ && *here_ == r;
+    if (here) marked_ = fmt::format("rank {}", rank);
     rect(here ? "here" : "cell", x, y, cell_width_, kCellHeight, 5);
     words("t m head", x + cell_width_ / 2, y + 17, fmt::format("rank {}", rank));
     words("t m", x + cell_width_ / 2, y + 33, coordinates_text(mesh_, inner_axes(), r));
@@ -149,7 +152,9 @@ class Grid {
     const std::string text = count == 1 ? fmt::format("rank {}", first)
                                         : fmt::format("ranks {}-{}", first, first + count - 1);
     const Size size{right ? width_of(text) + 20 : open.w, right ? open.h : kCellHeight - 8};
-    rect("fold", x, y, size.w, size.h, 5);
+    const bool here = here_ && here_->value >= first && here_->value < first + count;
+    if (here) marked_ = text;
+    rect(here ? "here" : "fold", x, y, size.w, size.h, 5);
     words("t m", x + size.w / 2, y + size.h / 2 + 4, text);
     return size;
   }
@@ -180,7 +185,7 @@ class Grid {
   std::optional<Rank> here_;
   bool all_;
   double cell_width_ = 80, gap_ = kGap;
-  std::string body_;
+  std::string body_, marked_;
 };
 
 class Picture {
@@ -223,7 +228,18 @@ class Picture {
     const Size size = grid.draw(kMargin, y_);
     body_ += grid.text();
     y_ += size.h + 12;
+    if (!shows_all_ranks(program_.mesh) && here_) line("t", place(grid));
     width_ = std::max(width_, size.w + 2 * kMargin);
+  }
+
+  // Where the rank asked for is, in a grid that does not show all.
+  std::string place(const Grid& grid) const {
+    const std::string own = fmt::format("rank {}", here_->value);
+    const std::string text = own + ": " + coordinates_text(program_.mesh, grid.axes(), *here_);
+    if (grid.marked() == own) return text;
+    return text + (grid.marked().empty()
+                       ? ", among the ranks that \u22ef stands for"
+                       : ", in the marked block \u201c" + grid.marked() + "\u201d");
   }
 
   // A stroke for each axis that the group spans; with ends if it is not the group of the axis.

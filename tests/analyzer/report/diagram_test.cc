@@ -129,6 +129,27 @@ TEST(Grid, LargeWorldsShowTheFirstAndTheLast) {
   EXPECT_THAT(shown_coordinates(3, 4), ::testing::ElementsAre(0, 1, 2));
 }
 
+TEST(Grid, ARankOfALargeWorldIsMarkedOrItsPlaceIsTold) {
+  const Program program = analyze(parse_model(
+      R"({"schema": "shape2trace.model/1", "name": "large", "convention": "global",
+          "mesh": {"axes": [{"name": "pp", "size": 4}, {"name": "dp", "size": 512},
+                            {"name": "tp", "size": 8}]},
+          "tensors": {"x": {"shape": [8, 8]}},
+          "ops": [{"op": "mean_square", "inputs": ["x"], "output": "loss"}], "loss": "loss"})"));
+  const auto groups = [&](int32_t rank) {
+    ReportOptions options;
+    options.rank = Rank(rank);
+    return printed("groups", "svg", program, options);
+  };
+  EXPECT_THAT(groups(5000),
+              HasSubstr("rank 5000: pp 1 dp 113 tp 0, in the marked block \u201cranks 4096-8191"));
+  EXPECT_THAT(groups(5000), HasSubstr("<rect class=\"here\""));
+  EXPECT_THAT(groups(1), HasSubstr("rank 1: pp 0 dp 0 tp 1<"));
+  EXPECT_THAT(groups(1), HasSubstr("<rect class=\"here\""));
+  EXPECT_THAT(groups(800), HasSubstr("rank 800: pp 0 dp 100 tp 0, among the ranks that \u22ef"));
+  EXPECT_THAT(groups(800), ::testing::Not(HasSubstr("<rect class=\"here\"")));
+}
+
 TEST(Grid, TheExpertAxesHaveAPictureOfTheirOwn) {
   EXPECT_THAT(printed("groups", "svg", program_of("moe_folded_ep")), HasSubstr("experts: "));
 }
