@@ -128,7 +128,7 @@ void write_groups_dot(const Program& program, const ReportOptions& options, std:
       "newrank=true{}];\n"
       "  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n"
       "  edge [dir=none, penwidth=3, fontname=\"sans-serif\", fontsize=10];\n",
-      dot_string(legend), names.empty() ? "" : ", tooltip=" + dot_string(names));
+      dot_string(legend), names.empty() ? "" : ", tooltip=" + dot_string(capped(names)));
   size_t index = 0;
   for (const Lattice& l : lattices(program.mesh)) dot_lattice(program, l, index++, text);
   out << text << "}\n";

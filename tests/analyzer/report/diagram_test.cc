@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "analyzer/analyze.h"
@@ -118,6 +119,19 @@ TEST(Diagram, TooManyBoxesAreRefusedOnlyWhereALimitIsSet) {
 
 TEST(Escapes, DotKeepsEveryCharacter) {
   EXPECT_EQ(dot_string("a \"b\" \\ <c> &\nd"), R"("a \"b\" \\ <c> &amp;\nd")");
+}
+
+TEST(Escapes, WhatNoXmlMayHoldIsWrittenOut) {
+  EXPECT_EQ(dot_string("a\uFFFE\uFFFF b\uFFFD"), "\"a\\\\ufffe\\\\uffff b\uFFFD\"");
+  EXPECT_EQ(mermaid_string("a\uFFFE"), "\"a#92;ufffe\"");
+}
+
+TEST(Escapes, CappedTextEndsBetweenCharacters) {
+  EXPECT_EQ(capped("short"), "short");
+  std::string most;
+  for (int i = 0; i < 1000; ++i) most += "\u00e9";
+  EXPECT_EQ(capped(most), most);
+  EXPECT_EQ(capped(most + "e"), most + "\u2026");
 }
 
 TEST(Escapes, MermaidHasNoReservedCharacterInAString) {
