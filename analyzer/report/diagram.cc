@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/report/dot.h"
 #include "analyzer/report/filter.h"
 #include "analyzer/report/folding.h"
 #include "analyzer/report/json_writer.h"
@@ -22,7 +23,7 @@ constexpr size_t kLongestName = 40;  // columns of a box; the tooltip has the wh
 
 // One short line; a name that runs from right to left is isolated, or it would reorder the shape.
 std::string brief(const std::string& name) {
-  const std::string text = shortened(one_line(valid_utf8(name)), kLongestName);
+  const std::string text = shortened(one_line(capped(name)), kLongestName);
   for (const char c : text) {  // Hebrew, Arabic and their neighbours, U+0580 to U+07FF
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0xD6 && byte <= 0xDF) return "\u2068" + text + "\u2069";
@@ -61,6 +62,7 @@ class Drawer {
         fold_(program, marks_, filter.ops()) {
     diagram_.title = brief(program.model);
     diagram_.shown = short_(filter.words());
+    find_reasons();
   }
 
   Diagram run() {
@@ -83,6 +85,40 @@ class Drawer {
   const PictureValue& value(int32_t v) const { return picture_.values[static_cast<size_t>(v)]; }
   const PictureOp& op(int32_t o) const { return picture_.ops[static_cast<size_t>(o)]; }
   const std::vector<Mark>& marks(int32_t o) const { return marks_.at[static_cast<size_t>(o)]; }
+
+  // What is drawn once may be pruned for as many reasons as there are ops and stages that it stands
+  // for.
+  void find_reasons() {
+    std::set<std::pair<int32_t, int32_t>> stages;  // the drawn one, and one that it stands for
+    for (const int32_t o : fold_.ops()) {
+      const int32_t drawn = fold_.stands_for(o);
+      add_reasons(marks(drawn), marks(o));
+      stages.emplace(op(drawn).stage, op(o).stage);
+    }
+    for (const auto& [drawn, s] : stages)
+      add_reasons(marks_.buckets.at(static_cast<size_t>(drawn)),
+                  marks_.buckets.at(static_cast<size_t>(s)));
+  }
+  void add_reasons(const std::vector<Mark>& drawn, const std::vector<Mark>& marks) {
+    for (size_t i = 0; i < marks.size(); ++i) {
+      if (!marks[i].pruned) continue;
+      std::vector<std::string>& known = reasons_[&drawn.at(i)];
+      const std::string& reason = marks[i].pruned->because;
+      if (std::find(known.begin(), known.end(), reason) == known.end()) known.push_back(reason);
+    }
+  }
+  void tell_reasons(const Mark& mark, Box& b) const {
+    constexpr size_t kMost = 3;
+    const std::vector<std::string>& reasons = reasons_.at(&mark);
+    const size_t told = reasons.size() <= kMost ? reasons.size() : kMost - 1;
+    if (reasons.size() > 1)
+      b.lines.push_back(fmt::format("for {} reasons, not all the same:", reasons.size()));
+    for (size_t i = 0; i < told; ++i)
+      b.lines.push_back(shortened(one_line(capped(reasons[i])), 60));
+    if (told < reasons.size())
+      b.lines.push_back(fmt::format("and {} other reasons", reasons.size() - told));
+    b.tooltip += "; pruned: " + join(reasons, "; or: ");
+  }
 
   size_t box(Box b) {
     diagram_.boxes.push_back(std::move(b));
@@ -169,10 +205,9 @@ class Drawer {
     if (!mark.names.empty()) b.lines.push_back(brief(join(mark.names, ", ")));
     if (mark.tensors > mark.calls)
       b.lines.push_back(fmt::format("{} tensors in all", commas(mark.tensors)));
-    if (mark.pruned) b.lines.push_back(shortened(one_line(mark.pruned->because), 60));
     const std::string what = mark.names.empty() ? subject(e) : join(mark.names, ", ");
     b.tooltip = fmt::format("{} over {}: {}", what, family.name, program_.causes.at(e.cause).why);
-    if (mark.pruned) b.tooltip += "; pruned: " + mark.pruned->because;
+    if (mark.pruned) tell_reasons(mark, b);
     return box(std::move(b));
   }
 
@@ -311,6 +346,7 @@ class Drawer {
   const Marks marks_;
   const Folding fold_;
   Diagram diagram_;
+  std::map<const Mark*, std::vector<std::string>> reasons_;  // of those that are drawn and pruned
   std::map<int32_t, size_t> op_boxes_, leaf_boxes_;
   std::map<std::pair<int32_t, std::string>, size_t> converted_;
   std::set<std::tuple<size_t, size_t, ArrowKind>> drawn_arrows_;

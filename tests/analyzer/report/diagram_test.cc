@@ -65,6 +65,47 @@ TEST(Diagram, PrunedCollectivesAreMarkedAndSayWhy) {
     }
 }
 
+// Layers that differ in nothing but this are drawn once, and then with all their reasons.
+TEST(Diagram, EveryReasonOfEveryPrunedCollectiveIsTold) {
+  for (const char* model : {"freeze_pp_stage0", "freeze_all_but_head"}) {
+    const Program program = program_of(model);
+    const Diagram d = draw_program(program, {});
+    std::string tooltips;
+    for (const Box& b : d.boxes) tooltips += b.tooltip + "\n";
+    ASSERT_FALSE(program.pruned.empty());
+    for (const Pruned& p : program.pruned) EXPECT_THAT(tooltips, HasSubstr(p.because)) << model;
+  }
+  const Diagram d = draw_program(program_of("freeze_pp_stage0"), {});
+  for (const Box& b : d.boxes)
+    if (b.pruned) {
+      EXPECT_THAT(b.lines, ::testing::IsSupersetOf(
+                               {"for 2 reasons, not all the same:", "x does not require grad",
+                                "x, w1_0 and 3 more leaves do not require grad"}));
+    }
+}
+
+TEST(Diagram, NoNameTurnsTheDirectionOfAReason) {
+  Program program = program_of("tp_pp_dp_8ranks");
+  ASSERT_FALSE(program.pruned.empty());
+  for (Pruned& p : program.pruned) p.because = "a\u202Eb does not require grad";
+  for (const char* format : {"dot", "mermaid"}) {
+    const std::string text = printed("render", format, program);
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("label=\"pruned\u202E"))) << format;
+    EXPECT_THAT(text, HasSubstr("u202eb does not require grad")) << format;
+  }
+}
+
+TEST(Diagram, NoNameIsTooLongForGraphviz) {
+  Program program = program_of("tp_ar_b128");
+  for (PictureValue& v : program.picture.values) v.name = std::string(20'000, '&');
+  const std::string text = printed("render", "dot", program);
+  size_t longest = 0, start = 0;
+  for (size_t end = 0; (end = text.find('\n', start)) != std::string::npos; start = end + 1)
+    longest = std::max(longest, end - start);
+  EXPECT_LT(longest, 16'384u);
+  EXPECT_THAT(text, HasSubstr("\u2026"));
+}
+
 TEST(Diagram, AlikeLayersAreDrawnOnceWithACount) {
   const Diagram d = draw_program(program_of("tp_pp_dp_8ranks"), {});
   std::vector<std::string> titles;
