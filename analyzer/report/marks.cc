@@ -41,7 +41,8 @@ class Marker {
   // A bucket may hold one parameter only: what counts is that others of its kind hold several.
   void find_buckets() {
     for_each_kept_event(program_, [this](const Event& e) {
-      if (e.members.size() > 1) bucketed_.insert(kind(e));
+      const bool message = e.op == Collective::send || e.op == Collective::recv;  // of a ring
+      if (e.members.size() > 1 && !message) bucketed_.insert(kind(e));
     });
   }
 
@@ -68,7 +69,10 @@ class Marker {
     merge(here, e, pruned, [&](const Mark& m) {
       return e.call >= 0 && m.event->call == e.call && m.pruned == pruned;
     });
-    if (before == here.size()) --last_->calls;  // one call with other numbers on other ranks
+    if (before == here.size()) {  // one call with other numbers on other ranks
+      --last_->calls;
+      last_->tensors -= std::max<size_t>(e.members.size(), 1);
+    }
   }
 
   // Before an op: as part of its layer, or, if it is of no layer, of its stage.
