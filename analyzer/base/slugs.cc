@@ -63,6 +63,8 @@ constexpr Slug kSlugs[] = {
     {"unknown-accumulate", model, "a switch: \"first\" or \"per_consumer\""},
     {"unknown-partial", model, "a switch: \"eager\" or \"lazy\""},
     {"unknown-redistribution", model, "a switch: \"implicit\" or \"explicit\""},
+    {"unknown-launch", model,
+     "a ring's messages are launched \"pairs\", \"single\" or \"batched\""},
     {"unknown-norm_sync", model, "a switch: \"coalesced\" or \"per_parameter\""},
     {"duplicate-name", model, "two axes, tensors, ops or outputs of one name"},
     {"bad-name", model, "a name with characters that it may not have"},

@@ -9,7 +9,7 @@
 namespace s2t {
 
 // Named after the axis with exactly these atoms, else after the axes that tile it, the slowest
-// first: "dp-tp", "ep-etp". `expert`: axes of the experts are meant and come first; otherwise the
+// first: dp-tp, ep-etp. `expert`: axes of the experts are meant and come first; otherwise the
 // dense ones do.
 Family family_of(const Mesh& mesh, AtomSet set, bool expert);
 

@@ -109,7 +109,7 @@ class Mesh {
   int64_t group_count(const Family& family) const;
 
   // The family of an atom set: named after the axis with exactly these atoms (dense before parts
-  // before expert), else after the axes that tile it, joined by '-': "dp-tp", "pp-ep".
+  // before expert), else after the axes that tile it, joined by '-': dp-tp, pp-ep.
   Family family_of(AtomSet set) const;
 
   // The product of consecutive atoms is one rank stride only if they are adjacent: stride between

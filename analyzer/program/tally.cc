@@ -322,13 +322,19 @@ int64_t times_run(const Segment::Item& item, int64_t times) {
 
 Count count_events(const Program& program, const Selection& selection) {
   const bool per_rank = program.mesh.world() <= kExplicitRanks && !selection.rank;
-  const auto copies = [&](const Event& e) {
+  const Tally tally(program, selection);
+  // Messages are listed rank by rank: how many ranks of a pipeline rank issue this one?
+  const auto copies = [&](const Event& e, size_t pipeline_rank) {
     const bool message = e.op == Collective::send || e.op == Collective::recv;
-    return per_rank && message ? static_cast<Count>(ranks_of(program, e).size()) : Count{1};
+    if (!per_rank || !message) return Count{1};
+    const std::vector<Rank> ranks = ranks_of(program, e);
+    return static_cast<Count>(std::count_if(ranks.begin(), ranks.end(), [&](Rank r) {
+      return tally.pipeline_rank(r) == pipeline_rank;
+    }));
   };
   Count n = 0;
-  for (const std::vector<Run>& runs : runs_by_pipeline_rank(program, selection))
-    for (const Run& run : runs) n += run.times * copies(*run.event);
+  for (size_t p = 0; p < tally.runs.size(); ++p)
+    for (const Run& run : tally.runs[p]) n += run.times * copies(*run.event, p);
   const auto repeated = static_cast<Count>(program.pipeline_ranks - 1);  // of what has no stage
   for (const Event& e : program.after)
     if (selects(selection, program, e)) n -= repeated;
