@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/io/model_sections.h"
 
 namespace s2t {
 namespace {
@@ -173,6 +174,12 @@ class Checker {
                     fmt::format("{} samples do not divide over dp {} x microbatches of {}",
                                 p_.global_batch, p_.dp, p_.micro_batch),
                     fmt::format("a multiple of {}", step), "", "indivisible");
+    const int64_t stages = p_.pp * p_.vpp;
+    if (p_.microbatches() > kMostMicrobatches / stages)  // the limit of a model file
+      return refuse("--global-batch",
+                    fmt::format("{} microbatches on {} stages", commas(p_.microbatches()), stages),
+                    fmt::format("at most {} of both multiplied", commas(kMostMicrobatches)), "",
+                    "out-of-range");
     if (p_.vpp > 1 && p_.microbatches() % p_.pp != 0)
       refuse("--global-batch",
              fmt::format("{} microbatches with {} model chunks on {} pipeline ranks",

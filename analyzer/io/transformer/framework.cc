@@ -152,6 +152,10 @@ class Limits {
             ? "PyTorch's ring attention sends gradients by all-to-alls to one rank, which is not "
               "modelled; megatron has context parallelism."
             : "megatron has it.");
+    refuse(is("context_parallel", "a2a") && p_.tp > 1, "--cp",
+           "heads exchanged over cp (a2a) beside tensor parallelism",
+           "--tp 1, or --set context_parallel=p2p or all_gather",
+           "Heads that tp has split would be split once more, which is not modelled.");
     refuse(a_.sinks && is("context_parallel", "p2p"), "--cp", "attention sinks in a ring", "1",
            "Transformer Engine has them with --set context_parallel=a2a only.");
     refuse(

@@ -106,6 +106,13 @@ TEST(ContextParallel, HasNoSinksInARing) {
   EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("context_parallel=a2a")));
 }
 
+TEST(ContextParallel, ExchangesHeadsWithoutTensorParallelismOnly) {
+  Plan plan = plan_of(2, 64, false);
+  plan.cp = 2;
+  EXPECT_THAT(refusals(dense(1, 64, 4), plan, {"context_parallel=a2a"}),
+              ElementsAre(HasSubstr("beside tensor parallelism")));
+}
+
 // A large world: peers are told by their offset, and even and odd ranks behave alike.
 TEST(ContextParallel, CountsALargeRingOnce) {
   Plan plan = plan_of(8, 8192, true);

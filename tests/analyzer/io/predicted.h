@@ -53,9 +53,13 @@ inline Program predict(const Architecture& a, const Plan& p,
   return analyze(model_of(a, p, changes));
 }
 
-inline std::vector<std::string> refusals(const Architecture& a, const Plan& p) {
+inline std::vector<std::string> refusals(const Architecture& a, const Plan& p,
+                                         const std::vector<std::string>& changes = {}) {
   Diagnostics sink("config.json");
-  EXPECT_FALSE(build_transformer(a, p, *find_profile("megatron"), sink));
+  Profile profile = find_profile("megatron").value();
+  for (const std::string& change : changes)
+    if (const auto wrong = profile.set(change)) sink.add(*wrong);
+  EXPECT_FALSE(build_transformer(a, p, profile, sink));
   std::vector<std::string> lines;
   for (const Diagnostic& d : sink.list()) lines.push_back(to_string(d, sink.file()));
   return lines;

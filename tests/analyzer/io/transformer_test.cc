@@ -296,6 +296,15 @@ TEST(Plan, EveryMistakeSaysWhatWouldFit) {
                             "of 1; expected a multiple of 3")));
 }
 
+TEST(Plan, HasNoMoreMicrobatchesThanAModelFile) {
+  Plan plan = plan_of(1, 128, false);
+  plan.pp = 2;
+  plan.global_batch = 1'000'000'007;
+  EXPECT_THAT(refusals(dense(2, 64, 4), plan),
+              ElementsAre(HasSubstr("1,000,000,007 microbatches on 2 stages; expected at most "
+                                    "1,048,576 of both multiplied")));
+}
+
 TEST(Plan, WhatIsNotModelledIsRefusedByName) {
   Plan plan = plan_of(1, 128, false);
   plan.tp = 2;
