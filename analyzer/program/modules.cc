@@ -69,16 +69,19 @@ class Collector {
 
   std::vector<ModuleRow> run() {
     const auto stages = static_cast<int32_t>(program_.stages.size());
+    const bool chunked = stages > program_.pipeline_ranks;
     for (int32_t s = 0; s < stages; ++s) {
-      messages(s, SpanKind::recv_activation);
+      if (!chunked) messages(s, SpanKind::recv_activation);
       segment(s, SpanKind::forward);
-      messages(s, SpanKind::send_activation);
+      if (!chunked) messages(s, SpanKind::send_activation);
     }
+    if (chunked) messages_of_chunks(SpanKind::recv_activation, SpanKind::send_activation);
     for (int32_t s = stages; s-- > 0;) {
-      messages(s, SpanKind::recv_gradient);
+      if (!chunked) messages(s, SpanKind::recv_gradient);
       segment(s, SpanKind::backward);
-      messages(s, SpanKind::send_gradient);
+      if (!chunked) messages(s, SpanKind::send_gradient);
     }
+    if (chunked) messages_of_chunks(SpanKind::recv_gradient, SpanKind::send_gradient);
     for (const Event& e : program_.after) add(e, 1);
     flush();
     for (ModuleRow& row : rows_) tidy(row);
@@ -106,10 +109,25 @@ class Collector {
     flush();
   }
 
+  // A rank sends for each of its chunks: what it does once for a microbatch is all of that.
+  void messages_of_chunks(SpanKind recv, SpanKind send) {
+    for (const SpanKind kind : {recv, send})
+      for (size_t s = 0; s < program_.stages.size(); ++s)
+        for (const Event& e : border(program_.stages[s], kind))
+          add(e, times(static_cast<int32_t>(s), kind));
+    flush();
+  }
+
+  std::optional<int64_t> pipeline_rank(const Event& e) const {
+    if (!e.stage) return std::nullopt;
+    return *e.stage % program_.pipeline_ranks;
+  }
+
   void add(const Event& e, Count n) {
     if (n == 0 || !selects(selection_, program_, e)) return;
-    const auto [at, fresh] = index_.try_emplace({block_of(e), e.phase, n, e.stage}, parts_.size());
-    if (fresh) parts_.push_back({std::get<0>(at->first), e.phase, n, e.stage, {}, {}});
+    const auto rank = pipeline_rank(e);
+    const auto [at, fresh] = index_.try_emplace({block_of(e), e.phase, n, rank}, parts_.size());
+    if (fresh) parts_.push_back({std::get<0>(at->first), e.phase, n, rank, {}, {}});
     count(parts_[at->second], e);
   }
 
@@ -118,8 +136,7 @@ class Collector {
     for (const Part& part : parts_) {
       ModuleRow& row = row_of(part, settled(part.calls));
       if (part.block.number) row.numbers.push_back(*part.block.number);
-      if (part.stage && !program_.pipeline_axis.empty())
-        row.stages.push_back(*part.stage % program_.pipeline_ranks);
+      if (part.stage && !program_.pipeline_axis.empty()) row.stages.push_back(*part.stage);
     }
     parts_.clear();
     index_.clear();

@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "analyzer/program/modules.h"
 #include "analyzer/program/tally.h"
 #include "tests/analyzer/io/predicted.h"
 
@@ -294,6 +297,23 @@ TEST(Plan, EveryMistakeSaysWhatWouldFit) {
                   HasSubstr("--global-batch: 4 samples do not divide over dp 3 x "
                             "microbatches "
                             "of 1; expected a multiple of 3")));
+}
+
+TEST(Modules, CountTheMessagesOfAllChunksOfARank) {
+  Plan plan = plan_of(1, 128, false);
+  plan.pp = 4;
+  plan.vpp = 2;
+  plan.global_batch = 8;
+  const Program p = predict(dense(8, 64, 4), plan);
+  for (const Collective op : {Collective::send, Collective::recv})
+    for (int32_t r = 0; r < 4; ++r) {
+      Count counted = 0;
+      for (const ModuleRow& row : module_rows(p))
+        for (const ModuleCalls& c : row.calls)
+          if (c.op == op && std::count(row.stages.begin(), row.stages.end(), r))
+            counted += row.times * c.calls;
+      EXPECT_EQ(counted, class_of(p, Rank(r)).operations[static_cast<size_t>(op)]) << "rank " << r;
+    }
 }
 
 TEST(Plan, HasNoMoreMicrobatchesThanAModelFile) {
