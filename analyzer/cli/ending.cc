@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "analyzer/base/diagnostics.h"
@@ -12,7 +13,6 @@
 namespace s2t {
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 std::array<int, 2> ends{-1, -1};  // of the pipe: one byte, the signal; 0: nothing came
 
 void on_signal(int signal) {
@@ -38,18 +38,11 @@ void listen() {
 TidyEnding::TidyEnding() {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Fault("no pipe for signals");
   listener_ = std::thread(listen);
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before_[i]);
-    if (before_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);  // nohup
-  }
+  signals_.emplace(on_signal, SA_RESTART);
 }
 
 TidyEnding::~TidyEnding() {
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  signals_.reset();
   on_signal(0);
   listener_.join();
   for (int& end : ends) {

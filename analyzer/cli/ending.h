@@ -1,13 +1,14 @@
-// Ctrl-C, SIGTERM and SIGHUP while a report is made: the program ends by that signal, as if nobody
-// had listened, but neither scratch files nor an outside program stay behind.
+// A signal that asks to end while a report is made: the program ends by it, as if nobody had
+// listened, but neither scratch files nor an outside program stay behind.
 //
 // The handler only writes to a pipe; a thread reads it, because removing files is nothing for a
 // handler. Not for `verify`, whose ranks may be processes and which ends in order (interruption.h).
 #pragma once
 
-#include <array>
-#include <csignal>
+#include <optional>
 #include <thread>
+
+#include "runtime/comm/signals.h"
 
 namespace s2t {
 
@@ -19,8 +20,8 @@ class TidyEnding {
   TidyEnding& operator=(const TidyEnding&) = delete;
 
  private:
-  std::array<struct sigaction, 3> before_{};
   std::thread listener_;
+  std::optional<EndingSignals> signals_;
 };
 
 }  // namespace s2t

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM while `verify` works: it ends soon, says so, and leaves nothing behind.
+// A signal that asks to end while `verify` works: it ends soon, says so, and leaves nothing behind.
 //
 // The ranks stop at their next call and the unsharded model at its next op, which is the orderly
 // end. One op of a large model may take minutes, and nobody waits for that: a second after the

@@ -1,9 +1,15 @@
 #include "analyzer/cli/scratch.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <set>
 #include <utility>
+
+#include "analyzer/base/diagnostics.h"
 
 namespace s2t {
 namespace {
@@ -23,7 +29,41 @@ void remove(const std::string& path) {
   std::filesystem::remove_all(path, ignored);
 }
 
+[[noreturn]] void refuse_temporary() {
+  refuse_folder("TMPDIR", "no folder that can be written to", "one, or leave it unset");
+}
+
+std::string pattern() {
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  if (none) refuse_temporary();
+  return (folder / "shape2trace-XXXXXX").string();
+}
+
 }  // namespace
+
+void refuse_folder(const std::string& variable, const std::string& found,
+                   const std::string& expected) {
+  throw UserError("", {{"", fmt::format("the environment variable {} names {}", variable, found),
+                        expected, "", "bad-folder"}});
+}
+
+Scratch Scratch::folder() {
+  std::string path = pattern();
+  if (mkdtemp(path.data()) == nullptr) refuse_temporary();
+  return Scratch(path);
+}
+
+Scratch Scratch::file(std::string_view suffix, std::string_view text) {
+  std::string path = pattern() + std::string(suffix);
+  const int fd = mkstemps(path.data(), static_cast<int>(suffix.size()));
+  if (fd < 0) refuse_temporary();
+  Scratch scratch(path);
+  const bool kept = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(fd);
+  if (!kept) refuse_temporary();
+  return scratch;
+}
 
 Scratch::Scratch(std::string path) : path_(std::move(path)) {
   const std::lock_guard lock(registry().mutex);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace s2t {
 
@@ -10,6 +11,9 @@ class Scratch {
  public:
   Scratch() = default;                 // nothing
   explicit Scratch(std::string path);  // a file, or a folder with all that is in it
+  // Fresh ones in TMPDIR. UserError if that is no folder that can be written to.
+  static Scratch folder();
+  static Scratch file(std::string_view suffix, std::string_view text);
   Scratch(Scratch&& other) noexcept;
   Scratch& operator=(Scratch&& other) noexcept;
   ~Scratch();
@@ -22,5 +26,9 @@ class Scratch {
  private:
   std::string path_;
 };
+
+// An environment variable that names no folder to work with, as an error of the user.
+[[noreturn]] void refuse_folder(const std::string& variable, const std::string& found,
+                                const std::string& expected);
 
 }  // namespace s2t

@@ -48,13 +48,8 @@ class ModelFile {
   explicit ModelFile(const std::string& operand) : path_(operand) {
     if (operand != "-") return;
     const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-    const char* folder = std::getenv("TMPDIR");
-    path_ = std::string(folder ? folder : "/tmp") + "/shape2trace-XXXXXX.json";
-    const int fd = mkstemps(path_.data(), 5);
-    if (fd >= 0) temporary_ = Scratch(path_);
-    if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      throw std::runtime_error("cannot keep standard input in " + path_);
-    close(fd);
+    temporary_ = Scratch::file(".json", text);
+    path_ = temporary_.path();
   }
   ModelFile(const ModelFile&) = delete;
   ModelFile& operator=(const ModelFile&) = delete;

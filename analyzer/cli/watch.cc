@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
 #include "runtime/comm/place.h"
 #include "runtime/comm/witnesses.h"
@@ -21,12 +20,6 @@ bool has_witnesses(const std::string& backend) {
   return false;
 }
 
-[[noreturn]] void refuse_folder(const std::string& variable, const std::string& found,
-                                const std::string& expected) {
-  throw UserError("", {{"", fmt::format("the environment variable {} names {}", variable, found),
-                        expected, "", "bad-folder"}});
-}
-
 // Records of another run would be taken for this one's.
 void require_fresh(const std::string& folder) {
   std::error_code error;
@@ -35,14 +28,6 @@ void require_fresh(const std::string& folder) {
     refuse_folder(kWitnessFolder, s2t::quoted(folder) + ", which is no folder", "an empty folder");
   if (!fs::is_empty(folder, error) || error)
     refuse_folder(kWitnessFolder, s2t::quoted(folder) + ", where files are", "an empty folder");
-}
-
-std::string fresh_folder() {
-  std::error_code error;
-  std::string path = (fs::temp_directory_path(error) / "shape2trace-XXXXXX").string();
-  if (error || mkdtemp(path.data()) == nullptr)
-    refuse_folder("TMPDIR", "no folder that can be written to", "one, or leave it unset");
-  return path;
 }
 
 // Why a witness cannot be loaded; "" if it can.
@@ -63,7 +48,7 @@ Watch::Watch(const Backend& backend, bool stand_in)
     require_fresh(folder_);
     return;
   }
-  temporary_ = Scratch(fresh_folder());
+  temporary_ = Scratch::folder();
   folder_ = temporary_.path();
 }
 

@@ -10,7 +10,10 @@ std::vector<RingExchange> ring_forward(int64_t n) {
 
 std::vector<RingExchange> ring_backward(int64_t n) {
   std::vector<RingExchange> list;
-  for (int64_t i = 0; n > 1 && i < n; ++i) list.push_back({-1, i<n - 1, i> 0});
+  for (int64_t i = 0; n > 1 && i < n; ++i) {
+    const bool first = i == 0, last = i == n - 1;
+    list.push_back({-1, !last, !first});
+  }
   return list;
 }
 

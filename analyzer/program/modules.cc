@@ -69,19 +69,10 @@ class Collector {
 
   std::vector<ModuleRow> run() {
     const auto stages = static_cast<int32_t>(program_.stages.size());
-    const bool chunked = stages > program_.pipeline_ranks;
-    for (int32_t s = 0; s < stages; ++s) {
-      if (!chunked) messages(s, SpanKind::recv_activation);
-      segment(s, SpanKind::forward);
-      if (!chunked) messages(s, SpanKind::send_activation);
-    }
-    if (chunked) messages_of_chunks(SpanKind::recv_activation, SpanKind::send_activation);
-    for (int32_t s = stages; s-- > 0;) {
-      if (!chunked) messages(s, SpanKind::recv_gradient);
-      segment(s, SpanKind::backward);
-      if (!chunked) messages(s, SpanKind::send_gradient);
-    }
-    if (chunked) messages_of_chunks(SpanKind::recv_gradient, SpanKind::send_gradient);
+    for (int32_t s = 0; s < stages; ++s) segment(s, SpanKind::forward);
+    messages(SpanKind::recv_activation, SpanKind::send_activation);
+    for (int32_t s = stages; s-- > 0;) segment(s, SpanKind::backward);
+    messages(SpanKind::recv_gradient, SpanKind::send_gradient);
     for (const Event& e : program_.after) add(e, 1);
     flush();
     for (ModuleRow& row : rows_) tidy(row);
@@ -103,14 +94,8 @@ class Collector {
     flush();
   }
 
-  void messages(int32_t s, SpanKind kind) {
-    for (const Event& e : border(program_.stages[static_cast<size_t>(s)], kind))
-      add(e, times(s, kind));
-    flush();
-  }
-
   // A rank sends for each of its chunks: what it does once for a microbatch is all of that.
-  void messages_of_chunks(SpanKind recv, SpanKind send) {
+  void messages(SpanKind recv, SpanKind send) {
     for (const SpanKind kind : {recv, send})
       for (size_t s = 0; s < program_.stages.size(); ++s)
         for (const Event& e : border(program_.stages[s], kind))

@@ -35,7 +35,8 @@ struct ModuleRow {
   std::vector<ModuleCalls> calls;
 };
 
-// In model order: forward, then backward from the last stage to the first, then what comes once.
+// In model order: forward, then backward from the last stage to the first, each followed by the
+// messages between stages, then what comes once.
 std::vector<ModuleRow> module_rows(const Program& program, const Selection& selection = {});
 
 }  // namespace s2t

@@ -60,19 +60,13 @@ class Marker {
     if (!filter_.wants(e)) return;
     if (e.value < 0) return place_framework(e);
     if (e.phase != Phase::forward && bucketed_.contains(kind(e)))
-      return merge(marks_.buckets.at(stage_of(e)), e, pruned,
+      return merge(marks_.buckets.at(stage_of(e)), e, pruned, Repeats::are_calls,
                    [&](const Mark& m) { return alike(*m.event, e) && m.pruned == pruned; });
     const int32_t op = e.user >= 0 ? e.user : program_.picture.values[e.value].producer;
     if (op < 0) return;
-    std::vector<Mark>& here = marks_.at[static_cast<size_t>(op)];
-    const size_t before = here.size();
-    merge(here, e, pruned, [&](const Mark& m) {
+    merge(marks_.at[static_cast<size_t>(op)], e, pruned, Repeats::are_ranks, [&](const Mark& m) {
       return e.call >= 0 && m.event->call == e.call && m.pruned == pruned;
     });
-    if (before == here.size()) {  // one call with other numbers on other ranks
-      --last_->calls;
-      last_->tensors -= std::max<size_t>(e.members.size(), 1);
-    }
   }
 
   // Before an op: as part of its layer, or, if it is of no layer, of its stage.
@@ -82,6 +76,7 @@ class Marker {
       return place_after(e);
     const bool of_op = block_of(e.module) == block_of(program_.picture.ops[op->second].module);
     merge(of_op ? marks_.at[op->second] : marks_.batch.at(stage_of(e)), e, nullptr,
+          Repeats::are_calls,
           [&](const Mark& m) { return equal(*m.event, e) && m.event->node == e.node; });
     last_->before = static_cast<int32_t>(op->second);
     last_->names.push_back(e.tensor);
@@ -89,11 +84,10 @@ class Marker {
 
   // Behind the last backward, where what several stages do alike is one mark.
   void place_after(const Event& e) {
-    merge(marks_.after, e, nullptr, [&](const Mark& m) {
+    merge(marks_.after, e, nullptr, Repeats::are_ranks, [&](const Mark& m) {
       return equal(*m.event, e) && m.event->tensor == e.tensor && e.stage && !m.stages.empty() &&
              std::find(m.stages.begin(), m.stages.end(), *e.stage) == m.stages.end();
     });
-    last_->calls = 1;
     last_->names = {e.tensor};
     if (e.stage) last_->stages.push_back(*e.stage);
   }
@@ -122,9 +116,13 @@ class Marker {
     return std::min(static_cast<size_t>(e.stage.value_or(0)), marks_.buckets.size() - 1);
   }
 
+  // What an event that joins a mark is: another call, or the same on other ranks or stages.
+  enum class Repeats : uint8_t { are_calls, are_ranks };
+
   // Into the first mark that it is one with, else as a new one; `last_` is where it went.
   template <class Same>
-  void merge(std::vector<Mark>& marks, const Event& e, const Pruned* pruned, const Same& same) {
+  void merge(std::vector<Mark>& marks, const Event& e, const Pruned* pruned, Repeats repeats,
+             const Same& same) {
     const Count bytes = e.volume.input_bytes;
     const size_t tensors = std::max<size_t>(e.members.size(), 1);
     const auto found = std::find_if(marks.begin(), marks.end(), same);
@@ -136,6 +134,7 @@ class Marker {
     last_ = &*found;
     last_->least = std::min(last_->least, bytes);
     last_->most = std::max(last_->most, bytes);
+    if (repeats == Repeats::are_ranks) return;
     last_->calls += 1;
     last_->tensors += tensors;
   }

@@ -11,6 +11,7 @@
 #include "analyzer/schedule/emit.h"
 #include "analyzer/schedule/picture.h"
 #include "analyzer/schedule/pipeline.h"
+#include "analyzer/schedule/remarks.h"
 #include "analyzer/schedule/simulate.h"
 
 namespace s2t {
@@ -50,7 +51,7 @@ class Assembler {
     after();
     list_pruned(unpruned);
     order(costs);
-    remark();
+    program_.remarks = remarks_of(graph_, forward_, backward_, sync_, program_);
     loads();
     program_.picture = picture_of(graph_, forward_);
     return std::move(program_);
@@ -409,75 +410,6 @@ class Assembler {
       for (int64_t c = 0; c < r.ranks; ++c) load.rows.push_back(r.rows_at_expert(c));
       program_.loads.push_back(std::move(load));
     }
-  }
-
-  // --- remarks -----------------------------------------------------------------------------------
-
-  void remark() {
-    for (const auto* list : {&forward_.remarks, &backward_.remarks, &sync_.remarks})
-      for (const Remark& r : *list)
-        if (std::find(program_.remarks.begin(), program_.remarks.end(), r) ==
-            program_.remarks.end())
-          program_.remarks.push_back(r);
-    remark_loss();
-    remark_payload();
-  }
-
-  // Under per_rank every rank's loss counts: a loss computed redundantly is counted n times.
-  void remark_loss() {
-    if (!graph_.loss.valid() || graph_.value(graph_.loss).leaf()) return;
-    const OpPlan& plan = forward_.ops[graph_.value(graph_.loss).producer.at()];
-    AtomSet atoms = 0;
-    for (size_t i = 0; i < graph_.atoms(); ++i) {
-      const Atom& atom = graph_.mesh.atoms()[i];
-      if (atom.kind == AxisKind::model && graph_.per_rank[i] && atom.size > 1 &&
-          plan.modes[i].kind == Mode::Kind::redundant)
-        atoms |= atom_bit(AtomIndex(i));
-    }
-    if (!atoms) return;
-    program_.remarks.push_back(
-        {"loss-replicated",
-         fmt::format(
-             "every rank of {} computes the same loss and per_rank sums them: gradients are {} "
-             "times those of the unsharded model",
-             graph_.mesh.family_of(atoms).name, graph_.mesh.size(atoms))});
-  }
-
-  // The bytes of a tensor-parallel reduction follow the activation, not the weight.
-  void remark_payload() {
-    const auto weights = weights_of_linears();
-    std::map<size_t, std::pair<std::string, std::set<std::string>>> told;  // family: text, tensors
-    for (const Stage& s : program_.stages)
-      for (const Segment::Item& item : s.forward.items) {
-        const Event& e = item.event;
-        const Cause& c = program_.causes[e.cause];
-        if (c.kind != CauseKind::forward_conversion || e.op != Collective::all_reduce) continue;
-        const auto weight = weights.find(e.node);
-        if (weight == weights.end()) continue;
-        const Value& w = graph_.value(weight->second);
-        const Count bytes =
-            elements(local_shape(w.shape, w.layout, graph_.mesh)) * size_of(w.dtype);
-        if (bytes == e.volume.input_bytes) continue;
-        auto& [text, tensors] = told[e.family];
-        tensors.insert(e.tensor);
-        if (text.empty())
-          text = fmt::format(
-              "the all_reduce of {} on {} carries the activation, {} B; the {} B of {} do not "
-              "enter it",
-              e.tensor, program_.families[e.family].name, commas(e.volume.input_bytes),
-              commas(bytes), w.name);
-      }
-    for (const auto& [family, remark] : told)
-      program_.remarks.push_back({"activation-not-parameter-bytes",
-                                  remark.first + and_more("; so with", remark.second.size())});
-  }
-
-  std::map<std::string_view, TensorId> weights_of_linears() const {
-    std::map<std::string_view, TensorId> weights;
-    for (const Op& op : graph_.ops)
-      if (op.is("linear") && graph_.value(op.inputs[1]).parameter)
-        weights.emplace(op.name, op.inputs[1]);
-    return weights;
   }
 
   const Graph& graph_;

@@ -58,21 +58,13 @@ CancelOnSignal::CancelOnSignal() : outermost_(guards++ == 0) {
   if (!outermost_) return;
   cancelled = false;
   signals = 0;
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < kCancelSignals.size(); ++i) {
-    sigaction(kCancelSignals[i], &action, &before_[i]);
-    if (before_[i].sa_handler == SIG_IGN)  // nohup: whoever started us wants it so
-      sigaction(kCancelSignals[i], &before_[i], nullptr);
-  }
+  signals_.emplace(on_signal);
 }
 
 CancelOnSignal::~CancelOnSignal() {
   --guards;
   if (!outermost_) return;
-  for (size_t i = 0; i < kCancelSignals.size(); ++i)
-    sigaction(kCancelSignals[i], &before_[i], nullptr);
+  signals_.reset();
   cancelled = false;
 }
 

@@ -4,18 +4,18 @@
 // here: how (threads, mpirun, processes of our own), or what the body computes.
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <csignal>
 #include <exception>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/signals.h"
 
 namespace s2t {
 
@@ -73,11 +73,8 @@ bool cancel_requested() noexcept;
 void throw_if_cancelled();  // CommError(cancelled)
 constexpr const char* kCancelled = "cancelled by a signal";
 
-// Ctrl-C, a polite end, a closed terminal, Ctrl-\.
-inline constexpr std::array kCancelSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-
-// While it lives, each of these signals requests a cancel; a third one ends the process at once and
-// may leave files behind. Every `run` has one of its own, which does nothing inside another.
+// While it lives, the signals that ask a program to end request a cancel; a third one ends the
+// process at once and may leave files behind. Every `run` has one of its own, which does nothing inside another.
 class CancelOnSignal {
  public:
   CancelOnSignal();
@@ -87,7 +84,7 @@ class CancelOnSignal {
 
  private:
   const bool outermost_;
-  struct sigaction before_[kCancelSignals.size()];
+  std::optional<EndingSignals> signals_;
 };
 
 }  // namespace s2t

@@ -367,9 +367,14 @@ void Judge::await_last_words(const std::vector<Rank>& ranks) {
 void Judge::ended(const std::vector<Rank>& ranks, const std::string& how,
                   const std::optional<Obituary>& noticed) {
   const bool ours = noticed && std::find(ranks.begin(), ranks.end(), noticed->rank) != ranks.end();
-  const std::optional<Obituary> first = ours ? noticed : std::nullopt;
+  std::optional<Obituary> first = ours ? noticed : std::nullopt;
   {
     const std::lock_guard lock(mutex_);
+    // mpirun does not always say who was first. One that has joined tells why it ends.
+    const auto silent = std::find_if(ranks.begin(), ranks.end(), [&](Rank r) {
+      return seats_[r.at()].state == State::expected;
+    });
+    if (!first && !how.empty() && silent != ranks.end()) first = Obituary{*silent, how};
     for (const Rank r : ranks)
       seats_[r.at()].how_ended = first && first->rank == r ? first->how : how;
     if (first) first_gone_ = first->rank;

@@ -136,16 +136,18 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
   for (const size_t i : taken) of_name[graph.value(leaves[i].parameter).name] = i;
   using Buffer = std::vector<GradientBucket>;  // the last one is open unless closed
   std::map<std::tuple<bool, AtomSet, DType, DType>, Buffer> buffers;
-  std::vector<RegisteredDecl> order(sync.registered.rbegin(), sync.registered.rend());
+  std::vector<RegisteredDecl> order;
   std::map<std::string, size_t> rest = of_name;
-  for (const RegisteredDecl& parameter : order)
-    if (parameter.stage == stage)
-      for (const std::string& name : parameter.members) rest.erase(name);
+  for (auto r = sync.registered.rbegin(); r != sync.registered.rend(); ++r) {
+    if (r->stage != stage) continue;
+    order.push_back(*r);
+    for (const std::string& name : r->members) rest.erase(name);
+  }
   for (const auto& [name, i] : rest) order.push_back({{name}, stage, 0, 1});
   for (const RegisteredDecl& parameter : order) {
     std::vector<size_t> members;
     for (const std::string& name : parameter.members)
-      if (parameter.stage == stage && of_name.count(name)) members.push_back(of_name.at(name));
+      if (of_name.count(name)) members.push_back(of_name.at(name));
     if (members.empty()) continue;
     const Leaf& leaf = leaves[members[0]];
     const bool alone = sync.tied_alone && leaf.tied;

@@ -266,11 +266,11 @@ void GradientSync::reduce_scatter(const Bucket& bucket) {
 }
 
 void GradientSync::scatter_unit(const Unit& unit) {
-  std::map<std::tuple<AtomSet, DType, bool>, std::vector<size_t>> groups;
+  std::map<std::pair<AtomSet, DType>, std::vector<size_t>> groups;
   for (size_t i = 0; i < leaves_.size(); ++i)
     if (leaves_[i].stage == stage_ && leaves_[i].data &&
         std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))
-      groups[{leaves_[i].data, leaves_[i].dtype, false}].push_back(i);  // wrapped together
+      groups[{leaves_[i].data, leaves_[i].dtype}].push_back(i);
   for (size_t i = 0; i < leaves_.size(); ++i)
     if (leaves_[i].stage == stage_ && leaves_[i].data && leaves_[i].model &&
         std::count(unit.members.begin(), unit.members.end(), leaves_[i].parameter))

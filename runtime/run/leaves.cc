@@ -117,10 +117,10 @@ AtomSet copies(const Graph& graph) {
   return atoms;
 }
 
-Tensor flattened(const std::vector<const Tensor*>& tensors, int64_t padded_to) {
+Tensor flattened(const std::vector<const Tensor*>& tensors) {
   int64_t n = 0;
   for (const Tensor* t : tensors) n += t->size();
-  Tensor flat({std::max(n, padded_to)}, tensors[0]->dtype());
+  Tensor flat({n}, tensors[0]->dtype());
   std::byte* to = flat.writable_bytes();
   for (const Tensor* t : tensors) {
     if (t->byte_size()) std::memcpy(to, t->bytes(), t->byte_size());

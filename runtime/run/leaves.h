@@ -46,7 +46,7 @@ std::vector<Leaf> silent_leaves(const Graph& graph, const Forward& forward,
 int64_t mean_divisor_of_sync(const Graph& graph);
 
 // Tensors laid flat, one after the other, and back.
-Tensor flattened(const std::vector<const Tensor*>& tensors, int64_t padded_to = 0);
+Tensor flattened(const std::vector<const Tensor*>& tensors);
 void unflatten(const Tensor& flat, const std::vector<Tensor*>& tensors);
 
 // Axes on which each part of a fully sharded parameter lives several times: HSDP.

@@ -35,10 +35,7 @@ Architecture llama() {
 Architecture mixtral() {
   Architecture a = llama();
   a.family = a.name = "mixtral";
-  a.experts = Experts{};
-  a.experts->experts = 4;
-  a.experts->top_k = 2;
-  a.experts->ffn = 24;
+  a.experts = Experts{4, 2, 24};
   return a;
 }
 
@@ -49,12 +46,7 @@ Architecture deepseek() {
   a.kv_heads = 4;
   a.experts->first_dense = 1;
   a.experts->shared_ffn = 24;
-  a.latent = LatentAttention{};
-  a.latent->q_rank = 8;
-  a.latent->kv_rank = 8;
-  a.latent->nope_dim = 4;
-  a.latent->rope_dim = 2;
-  a.latent->v_dim = 4;
+  a.latent = LatentAttention{8, 8, 2, 4, 4};
   return a;
 }
 

@@ -49,16 +49,22 @@ def absent(judge, program, mpi_module, model):
 
 
 def never_joins(judge, program, model):
-    """An mpirun that starts something else as rank 1, which ends at once: mpirun ends the others."""
+    """An mpirun that starts something else as rank 1, which ends at once: mpirun ends the others.
+    It does not always say because of whom."""
+    for silent in ("", " 2>/dev/null"):
+        one_ends(judge, program, model, silent)
+
+
+def one_ends(judge, program, model, silent):
     with tempfile.TemporaryDirectory() as folder:
         scripts = {
             "mpirun": f'#!/bin/bash\nours={program} other={folder}/rank\n'
-                      f'exec {shutil.which("mpirun")} "${{@/#$ours/$other}}"\n',
+                      f'exec {shutil.which("mpirun")} "${{@/#$ours/$other}}"{silent}\n',
             "rank": f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 7\nexec {program} "$@"\n'}
         for name, text in scripts.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
             (Path(folder) / name).chmod(0o755)
-        judge.expect("a rank never joins",
+        judge.expect("a rank never joins" + (", unsaid" if silent else ""),
                      run(program, model, "mpi", PATH=folder + ":" + os.environ["PATH"]), 1,
                      "rank 1 died in its start: its process ended before it joined: its process ended "
                      "with exit code 7")

@@ -19,7 +19,7 @@ from interrupted import MARK, RANKS, larger, marked, wait_until  # noqa: E402
 
 RANK = re.compile(rb"(?:^|\0)(?:S2T_RANK|OMPI_COMM_WORLD_RANK)=(\d+)")
 TIMEOUT = 3  # seconds
-GRACE = 4  # for the ranks to end: less than a second on an idle machine
+GRACE = 12  # for the ranks to end: less than a second on an idle machine
 
 
 def ranks(mark):

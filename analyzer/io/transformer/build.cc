@@ -55,9 +55,6 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
   if (p.recompute != Recompute::none && profile["recompute"].empty())
     sink.add({"--recompute", fmt::format("recomputation under {}", profile.name()), "none", "",
               "unsupported-plan"});
-  if (a.latent && p.tp > 1 && profile["latent_down"].empty())
-    sink.add({"--tp", fmt::format("latent attention over tp under {}", profile.name()), "1",
-              "megatron has it.", "unsupported-plan"});
 }
 
 }  // namespace

@@ -59,19 +59,6 @@ void hand_out_batch(ModelBuilder& b) {
   }
 }
 
-CallDecl scalar(std::string name, Combiner combiner, std::vector<std::string> axes,
-                CallDecl::When when, std::string why) {
-  CallDecl call;
-  call.name = std::move(name);
-  call.module = "optimizer";
-  call.combiner = combiner;
-  call.axes = std::move(axes);
-  call.shape = {1};
-  call.when = when;
-  call.why = std::move(why);
-  return call;
-}
-
 std::vector<std::string> all_axes(const ModelBuilder& b) {
   std::vector<std::string> axes;
   for (const AxisDecl& axis : b.model.mesh.axes) axes.push_back(axis.name);
@@ -88,10 +75,9 @@ void gradient_statistics(ModelBuilder& b) {
   const std::vector<std::string> of_experts =
       sharded ? dense : std::vector<std::string>{"etp", "ep", "pp"};
   const auto add = [&](const char* name, Combiner combiner, bool experts, const char* why) {
-    b.model.calls.push_back(scalar(name, combiner, dense, when, why));
+    add_scalar(b, name, dense, when, why).combiner = combiner;
     if (experts)
-      b.model.calls.push_back(
-          scalar(std::string(name) + ".experts", combiner, of_experts, when, why));
+      add_scalar(b, std::string(name) + ".experts", of_experts, when, why).combiner = combiner;
   };
   if (b.p.dtype == DType::f16 && b.profile.is("loss_scaling", "fp16"))
     add("found_inf", Combiner::max, b.experts_apart(),
@@ -104,19 +90,20 @@ void gradient_statistics(ModelBuilder& b) {
 void step_statistics(ModelBuilder& b) {
   if (!b.profile.is("step_statistics", "step")) return;
   const auto when = CallDecl::When::after_update;
-  CallDecl success = scalar("step_succeeded", Combiner::min, {"tp", "pp"}, when,
-                            "a step counts if it succeeded on every rank of the model");
+  CallDecl& success = add_scalar(b, "step_succeeded", {"tp", "pp"}, when,
+                                 "a step counts if it succeeded on every rank of the model");
+  success.combiner = Combiner::min;
   success.dtype = DType::i32;
-  b.model.calls.push_back(std::move(success));
-  b.model.calls.push_back(scalar("grad_norm.max", Combiner::max, {"tp", "pp"}, when,
-                                 "ranks without a norm of their own get that of the others"));
+  add_scalar(b, "grad_norm.max", {"tp", "pp"}, when,
+             "ranks without a norm of their own get that of the others")
+      .combiner = Combiner::max;
 }
 
 // Sum and number of tokens; BERT's two losses for every microbatch (pretrain_bert.py, loss_func).
 void logged_loss(ModelBuilder& b) {
   if (!b.profile.is("loss_logging", "step")) return;
-  CallDecl loss = scalar("loss.logged", Combiner::sum, {"dp", "cp"}, CallDecl::When::after_update,
-                         "the loss to print is the mean over all samples");
+  CallDecl& loss = add_scalar(b, "loss.logged", {"dp", "cp"}, CallDecl::When::after_update,
+                              "the loss to print is the mean over all samples");
   loss.module = "loss";
   loss.shape = {2};
   if (b.a.pretraining_heads) {
@@ -127,7 +114,6 @@ void logged_loss(ModelBuilder& b) {
   } else {
     loss.stage = static_cast<int>(b.p.pp * b.p.vpp) - 1;
   }
-  b.model.calls.push_back(std::move(loss));
 }
 
 // Of the layers with experts on one pipeline rank.
@@ -141,17 +127,28 @@ void expert_bias(ModelBuilder& b) {
         if (static_cast<int64_t>(s) % b.p.pp == rank && number >= b.a.experts->first_dense)
           ++layers;
     if (layers == 0) continue;
-    CallDecl call =
-        scalar("expert_bias", Combiner::sum, {"tp", "dp", "cp"}, CallDecl::When::synchronised,
-               "the bias that balances the experts follows the tokens of all ranks");
+    CallDecl& call =
+        add_scalar(b, "expert_bias", {"tp", "dp", "cp"}, CallDecl::When::synchronised,
+                   "the bias that balances the experts follows the tokens of all ranks");
     call.module = "moe";
     call.shape = {layers, b.a.experts->experts};
     call.stage = static_cast<int>(rank);
-    b.model.calls.push_back(std::move(call));
   }
 }
 
 }  // namespace
+
+CallDecl& add_scalar(ModelBuilder& b, std::string name, std::vector<std::string> axes,
+                     CallDecl::When when, std::string why) {
+  CallDecl& call = b.model.calls.emplace_back();
+  call.name = std::move(name);
+  call.module = "optimizer";
+  call.axes = std::move(axes);
+  call.shape = {1};
+  call.when = when;
+  call.why = std::move(why);
+  return call;
+}
 
 void add_calls(ModelBuilder& b) {
   hand_out_batch(b);

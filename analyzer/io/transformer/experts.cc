@@ -131,21 +131,19 @@ std::string placed(ModelBuilder& b, const std::string& x, const std::string& suf
 // Rows travel to the ranks of their experts, and all parts of an expert get the rows of all: the
 // rows and their weights are exchanged before either is gathered.
 Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& route) {
-  balance(b, b.module + ".dispatch");
-  if (b.profile.is("moe_counts", "all_gather") && !padded(b)) {
-    CallDecl call = counts(b, "counts", Collective::all_gather, {"ep", "etp"},
-                           "every rank tells how many rows it has for each expert, so that the "
-                           "others know what they receive");
-    call.before = b.module + ".dispatch";
-    b.model.calls.push_back(std::move(call));
-  }
-  if (b.profile.is("moe_counts", "all_to_all")) {
-    CallDecl call = counts(b, "counts", Collective::all_to_all, {"ep"},
-                           "every rank tells the others how many rows it has for each of their "
-                           "experts");
-    call.before = b.module + ".dispatch";
-    b.model.calls.push_back(std::move(call));
-  }
+  const std::string first = b.module + ".dispatch";
+  balance(b, first);
+  const auto tell = [&](Collective op, std::vector<std::string> axes, const char* why) {
+    CallDecl& call = b.model.calls.emplace_back(counts(b, "counts", op, std::move(axes), why));
+    call.before = first;
+  };
+  if (b.profile.is("moe_counts", "all_gather") && !padded(b))
+    tell(Collective::all_gather, {"ep", "etp"},
+         "every rank tells how many rows it has for each expert, so that the others know what they "
+         "receive");
+  if (b.profile.is("moe_counts", "all_to_all"))
+    tell(Collective::all_to_all, {"ep"},
+         "every rank tells the others how many rows it has for each of their experts");
   Rows r{routed(b, "moe_dispatch", "dispatch", {n, route}), "", route};
   if (b.profile.is("moe_probs", "all_to_all")) r.weights = routed(b, "moe_probs", "probs", {route});
   if (b.p.ep == 1 || b.p.expert_tp() == 1) return r;

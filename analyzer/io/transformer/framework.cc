@@ -61,6 +61,8 @@ class Limits {
            "megatron, torchtitan and deepspeed have one.");
     refuse(is("tensor_parallel", "none") && p_.ep > 1, "--ep", "expert parallelism", "1",
            "megatron, torchtitan and deepspeed have it.");
+    refuse(a_.latent && p_.tp > 1 && profile_["latent_down"].empty(), "--tp",
+           "latent attention over tp", "1", "megatron has it.");
     refuse(is("vocabulary_padding", "none") && a_.vocab % p_.tp != 0, "--tp",
            fmt::format("a vocabulary of {} over {} ranks", a_.vocab, p_.tp),
            "a divisor of the vocabulary", "--set vocabulary_padding=128 pads it.");
@@ -76,9 +78,7 @@ class Limits {
       const Plan plan = resolved(as_framework_runs(p_, a_, other), a_);
       check_plan(a_, plan, wrong);
       Limits(a_, plan, other, wrong, false).check();
-      const bool parts = (plan.cp > 1 && other["context_parallel"].empty()) ||
-                         (a_.latent && plan.tp > 1 && other["latent_down"].empty());
-      if (!wrong.any() && !parts) names.emplace_back(def.name);
+      if (!wrong.any()) names.emplace_back(def.name);
     }
     return names.empty() ? ""
                          : join(names, ", ") + (names.size() == 1 ? " takes" : " take") +
@@ -207,16 +207,17 @@ class Limits {
            "fewer than 4 rows for each expert", "4 or more, the least capacity");
   }
 
+  int64_t place_of(const char* axis) const {
+    const std::vector<std::string> words = split_order(p_.order);
+    return std::find(words.begin(), words.end(), axis) - words.begin();
+  }
+
   void gathered_tokens() {
     refuse(is("expert_groups", "within_dp"), "--set", "moe_dispatcher=allgather", "alltoall",
            "This version gathers indices instead of a map, which is not modelled.");
     refuse(a_.experts->bias, "--set", "moe_dispatcher=allgather with biases of experts",
            "alltoall");
-    const std::vector<std::string> words = split_order(p_.order);
-    const auto place = [&](const char* axis) {
-      return std::find(words.begin(), words.end(), axis) - words.begin();
-    };
-    refuse(p_.ep > 1 && place("ep") > place("dp"), "--order",
+    refuse(p_.ep > 1 && place_of("ep") > place_of("dp"), "--order",
            quoted(p_.order) + " with moe_dispatcher=allgather", "ep before dp");
   }
 
@@ -226,11 +227,7 @@ class Limits {
            fmt::format("experts split over {} ranks", p_.expert_tp()), "leave it out");
     refuse(p_.dp % p_.ep != 0, "--ep",
            fmt::format("{} ranks of experts within dp {}", p_.ep, p_.dp), "a divisor of dp");
-    const std::vector<std::string> words = split_order(p_.order);
-    const auto place = [&](const char* axis) {
-      return std::find(words.begin(), words.end(), axis) - words.begin();
-    };
-    refuse(p_.ep > 1 && std::abs(place("ep") - place("dp")) != 1, "--order", quoted(p_.order),
+    refuse(p_.ep > 1 && std::abs(place_of("ep") - place_of("dp")) != 1, "--order", quoted(p_.order),
            "ep next to dp");
   }
 

@@ -14,6 +14,9 @@ void set_up_job(ModelBuilder& b);
 // Collectives besides activations and gradients. Precondition: all ops are there.
 void add_calls(ModelBuilder& b);
 void add_torch_scalars(ModelBuilder& b);
+// One number of the optimizer that ranks along `axes` add up; for the caller to refine.
+CallDecl& add_scalar(ModelBuilder& b, std::string name, std::vector<std::string> axes,
+                     CallDecl::When when, std::string why);
 void add_remarks(ModelBuilder& b);
 
 // Dense and expert axes that do not nest.

@@ -42,17 +42,13 @@ constexpr Row kExperts[] = {{"norm.weight"},         {"norm.bias"},
                             {"experts.down.weight"}, {"shared.gate.weight", "shared.up.weight"},
                             {"shared.down.weight"}};
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 std::span<const Row> rows_of(const ModelBuilder& b, std::string_view module) {
-  if (ends_with(module, ".attn")) {
+  if (module.ends_with(".attn")) {
     if (b.a.latent) return kLatentAttention;
     return kAttention;
   }
-  if (ends_with(module, ".mlp")) return kMlp;
-  if (ends_with(module, ".moe")) return kExperts;
+  if (module.ends_with(".mlp")) return kMlp;
+  if (module.ends_with(".moe")) return kExperts;
   return {};
 }
 

@@ -7,17 +7,9 @@
 namespace s2t {
 namespace {
 
-constexpr auto kBefore = CallDecl::When::before_update;
-
 CallDecl& add(ModelBuilder& b, std::string name, std::vector<std::string> axes, std::string why) {
-  CallDecl& call = b.model.calls.emplace_back();
-  call.name = std::move(name);
-  call.module = "optimizer";
-  call.axes = std::move(axes);
-  call.shape = {1};
-  call.when = kBefore;
-  call.why = std::move(why);
-  return call;
+  return add_scalar(b, std::move(name), std::move(axes), CallDecl::When::before_update,
+                    std::move(why));
 }
 
 bool has_experts(const ModelBuilder& b, size_t stage) {

@@ -29,7 +29,7 @@ using namespace framework_steps;
 // 256 B whole, 128 B per tp rank. Unit sizes are those of one tp rank.
 TEST(Torchtitan, StepIsThatOfPyTorchCallByCall) {
   const Architecture a = llama(2, 8, 2, 32);
-  const Program p = predict(a, plan_of(2, 2, 16), profile_of("torchtitan"));
+  const Program p = predict(a, split_of(2, 2, 16), profile_of("torchtitan"));
   const Count table = 32 * 8 / 2, block = (4 * 8 * 8 + 3 * 8 * 32) / 2 + 2 * 8,
               head = 8 + 32 * 8 / 2;
   const auto unit = [](Count n) { return fmt::format("dp all_gather {}>{}", n, 2 * n); };
@@ -90,7 +90,7 @@ TEST(Torchtitan, LayerHasFourGathersAndFourScattersOverTp) {
   const auto over_tp = [](int64_t layers) {
     std::map<std::string, int> counts;
     for (const std::string& l : step(
-             predict(llama(layers, 8192, 64, 32000), plan_of(8, 2, 4096), profile_of("torchtitan")),
+             predict(llama(layers, 8192, 64, 32000), split_of(8, 2, 4096), profile_of("torchtitan")),
              0))
       ++counts[l];
     return counts;
@@ -107,7 +107,7 @@ TEST(Torchtitan, ReshardingIsASwitch) {
   const auto gathers = [&](const char* policy, Phase phase) {
     const Profile profile =
         profile_of("torchtitan", {std::string("reshard_after_forward=") + policy});
-    return step(predict(a, plan_of(1, 2, 16), profile), 0, phase).size();
+    return step(predict(a, split_of(1, 2, 16), profile), 0, phase).size();
   };
   EXPECT_EQ(gathers("default", Phase::forward), 5u);  // embedding, three blocks, norm with head
   EXPECT_EQ(gathers("default", Phase::backward), 4u);
@@ -118,7 +118,7 @@ TEST(Torchtitan, ReshardingIsASwitch) {
 
 // Parts of 3 rows on 2 ranks are padded to 2.
 TEST(Torchtitan, EveryMicrobatchGathersAndReduces) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.global_batch = 6;
   const Program p = predict(llama(1, 8, 2, 33), plan, profile_of("torchtitan"));
   EXPECT_EQ(step(p, 0, Phase::grad_sync).size(), 9u);
@@ -128,7 +128,7 @@ TEST(Torchtitan, EveryMicrobatchGathersAndReduces) {
 
 // Gathered once, kept over all microbatches, reduced behind the last backward in forward order.
 TEST(Torchtitan, PipelineStageGathersOncePerStep) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.pp = 2;
   plan.global_batch = 8;
   const Program p = predict(llama(2, 8, 2, 32), plan, profile_of("torchtitan"));
@@ -144,7 +144,7 @@ TEST(Torchtitan, PipelineStageGathersOncePerStep) {
 
 // Ten layers' worth of weight on four stages are 3 3 2 2, without embedding and head 2 3 2 1.
 TEST(Torchtitan, EmbeddingAndHeadCountAsALayerEach) {
-  Plan plan = plan_of(1, 1, 16);
+  Plan plan = split_of(1, 1, 16);
   plan.pp = 4;
   plan.global_batch = 4;
   const Program p = predict(llama(8, 8, 2, 32), plan, profile_of("torchtitan"));
@@ -164,7 +164,7 @@ TEST(Torchtitan, EmbeddingAndHeadCountAsALayerEach) {
 }
 
 TEST(Torchtitan, TheLastStageMayHoldTheHeadAlone) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.pp = 4;
   plan.global_batch = 8;
   const Program p = predict(llama(4, 8, 2, 32), plan, profile_of("torchtitan"));
@@ -182,7 +182,7 @@ TEST(Torchtitan, TheLastStageMayHoldTheHeadAlone) {
 
 // Nothing converts to bf16 then, and clipping throws away what it adds up of norm gradients.
 TEST(Torchtitan, WithoutFsdpEverythingIsFloat32AndNormGradientsAreReducedTwice) {
-  const Program p = predict(llama(1, 8, 2, 32), plan_of(2, 1, 16), profile_of("torchtitan"));
+  const Program p = predict(llama(1, 8, 2, 32), split_of(2, 1, 16), profile_of("torchtitan"));
   EXPECT_THAT(step(p, 0, Phase::forward), Contains("tp all_gather 256>512"));
   Lines after;
   for (const Event& e : p.after) after.push_back(line(p, e));
@@ -191,7 +191,7 @@ TEST(Torchtitan, WithoutFsdpEverythingIsFloat32AndNormGradientsAreReducedTwice) 
 }
 
 TEST(Torchtitan, CheckpointedBlocksRepeatTheirGathersOrEverything) {
-  Plan plan = plan_of(2, 2, 16);
+  Plan plan = split_of(2, 2, 16);
   const std::string gather = "tp all_gather 128>256", scatter = "tp reduce_scatter 256>128";
   plan.recompute = Recompute::full;
   EXPECT_THAT(
@@ -204,14 +204,14 @@ TEST(Torchtitan, CheckpointedBlocksRepeatTheirGathersOrEverything) {
 }
 
 TEST(Torchtitan, WithoutLossParallelTheLogitsAreGathered) {
-  const Program p = predict(llama(1, 8, 2, 32), plan_of(2, 2, 16),
+  const Program p = predict(llama(1, 8, 2, 32), split_of(2, 2, 16),
                             profile_of("torchtitan", {"loss_parallel=off"}));
   const Lines forward = step(p, 0, Phase::forward);
   EXPECT_EQ(forward.back(), "tp all_gather 512>1024");  // 16 tokens, 32 words
 }
 
 TEST(Torchtitan, ExpertsAreAUnitOfTheirOwnUnderExpertParallelism) {
-  Plan plan = plan_of(1, 4, 16);
+  Plan plan = split_of(1, 4, 16);
   plan.ep = 2;
   const Program p = predict(mixtral(1, 8, 2, 2), plan, profile_of("torchtitan"));
   const Count experts = Count{4} * 3 * 8 * 16 / 2;  // half of four experts
@@ -223,18 +223,18 @@ TEST(Torchtitan, ExpertsAreAUnitOfTheirOwnUnderExpertParallelism) {
 
 TEST(Torchtitan, RefusesWhatItDoesNotHave) {
   const Profile titan = profile_of("torchtitan");
-  EXPECT_THAT(refusals(gpt2(2, 8, 2, 32), plan_of(1, 2, 16), titan),
+  EXPECT_THAT(refusals(gpt2(2, 8, 2, 32), split_of(1, 2, 16), titan),
               UnorderedElementsAre(HasSubstr("positions that are not rotary"),
                                    HasSubstr("norms that are not RMS"), HasSubstr("tied")));
-  EXPECT_THAT(refusals(llama(2, 8, 2, 33), plan_of(2, 2, 16), titan),
+  EXPECT_THAT(refusals(llama(2, 8, 2, 33), split_of(2, 2, 16), titan),
               ElementsAre(HasSubstr("a vocabulary of 33 over 2 ranks under torchtitan")));
-  EXPECT_THAT(refusals(mixtral(2, 8, 2, 2), plan_of(2, 2, 16), titan),
+  EXPECT_THAT(refusals(mixtral(2, 8, 2, 2), split_of(2, 2, 16), titan),
               ElementsAre(HasSubstr("experts with tensor parallelism under torchtitan")));
-  Plan plan = plan_of(1, 1, 16);
+  Plan plan = split_of(1, 1, 16);
   plan.pp = 2;
   EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, titan),
               ElementsAre(HasSubstr("1 microbatches on 2 pipeline ranks under torchtitan")));
-  plan = plan_of(1, 2, 16);
+  plan = split_of(1, 2, 16);
   plan.zero = 1;
   EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, titan),
               ElementsAre(HasSubstr("FSDP shards parameters, gradients and optimizer states")));
@@ -245,7 +245,7 @@ TEST(Torchtitan, RefusesWhatItDoesNotHave) {
 
 // Float32 gradients of a tied model: 1 MiB first, then 25 MiB, each closed by what reaches it.
 TEST(Ddp, BucketsCloseWhenTheyReachTheirLimit) {
-  Plan plan = plan_of(1, 4, 16);
+  Plan plan = split_of(1, 4, 16);
   plan.dtype = DType::f32;
   plan.global_batch = 8;
   const Architecture a = llama(4, 512, 8, 1000);
@@ -263,7 +263,7 @@ TEST(Ddp, BucketsCloseWhenTheyReachTheirLimit) {
 }
 
 TEST(Ddp, AStatedCapIsTheLimitOfEveryBucket) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.dtype = DType::f32;
   const Architecture a = llama(1, 512, 8, 1024);
   EXPECT_EQ(step(predict(a, plan, profile_of("ddp", {"bucket_cap_mb=1000"})), 0).size(), 1u);
@@ -271,7 +271,7 @@ TEST(Ddp, AStatedCapIsTheLimitOfEveryBucket) {
 }
 
 TEST(Ddp, ReducesEachMicrobatchWithoutNoSync) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.global_batch = 6;
   const Architecture a = gpt2(1, 64, 2, 128);
   EXPECT_EQ(step(predict(a, plan, profile_of("ddp")), 0).size(), 1u);
@@ -279,13 +279,13 @@ TEST(Ddp, ReducesEachMicrobatchWithoutNoSync) {
 }
 
 TEST(Ddp, RefusesOtherParallelism) {
-  Plan plan = plan_of(2, 2, 16);
+  Plan plan = split_of(2, 2, 16);
   plan.pp = 2;
   plan.sp = true;
   EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, profile_of("ddp")),
               UnorderedElementsAre(HasSubstr("tensor parallelism under ddp; expected 1"),
                                    HasSubstr("a pipeline under ddp; expected 1")));
-  plan = plan_of(1, 2, 16);
+  plan = split_of(1, 2, 16);
   plan.zero = 3;
   EXPECT_THAT(refusals(llama(2, 8, 2, 32), plan, profile_of("ddp")),
               ElementsAre(HasSubstr("deepspeed has ZeRO 1 to 3")));
@@ -296,7 +296,7 @@ TEST(Ddp, RefusesOtherParallelism) {
 
 Program zero(int64_t stage, const Architecture& a, int64_t dp, const Lines& changes = {},
              int64_t microbatches = 1) {
-  Plan plan = plan_of(1, dp, 16);
+  Plan plan = split_of(1, dp, 16);
   plan.zero = stage;
   plan.global_batch = dp * microbatches;
   return predict(a, plan, profile_of("deepspeed", changes));
@@ -323,7 +323,7 @@ TEST(DeepSpeed, BucketsCloseBeforeTheyExceedTheirLimit) {
 // Forward and backward gather each module; norms are small and stay.
 // 1,560 parameters, padded to a multiple of 2 x 32.
 TEST(DeepSpeed, Bf16WithoutZeroIsOneFlatGradientAndOneGather) {
-  const Program p = predict(llama(1, 8, 2, 32), plan_of(1, 32, 16), profile_of("deepspeed"));
+  const Program p = predict(llama(1, 8, 2, 32), split_of(1, 32, 16), profile_of("deepspeed"));
   Lines after;
   for (const Event& e : p.after) after.push_back(line(p, e));
   EXPECT_THAT(after, ElementsAre("dp all_reduce 3200>3200", "dp all_gather 100>3200"));
@@ -331,7 +331,7 @@ TEST(DeepSpeed, Bf16WithoutZeroIsOneFlatGradientAndOneGather) {
 
 // Three matrices of 256 elements lie behind each other; parts of ranks end within them.
 TEST(DeepSpeed, AGradientBeyondTheBucketGoesOutWhereTheRanksPartsMeet) {
-  Plan plan = plan_of(1, 4, 16);
+  Plan plan = split_of(1, 4, 16);
   plan.zero = 1;
   const Program p =
       predict(llama(1, 8, 2, 32), plan, profile_of("deepspeed", {"reduce_bucket_size=200"}));
@@ -351,7 +351,7 @@ TEST(DeepSpeed, AGradientBeyondTheBucketGoesOutWhereTheRanksPartsMeet) {
 }
 
 TEST(DeepSpeed, ScalarsOfAStepAndThePipelinesLoss) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.zero = 1;
   plan.pp = 2;
   plan.dtype = DType::f16;
@@ -367,7 +367,7 @@ TEST(DeepSpeed, ScalarsOfAStepAndThePipelinesLoss) {
 }
 
 TEST(DeepSpeed, ExpertsWithTensorParallelismAreRefusedWhateverSpSays) {
-  Plan plan = plan_of(2, 2, 16);
+  Plan plan = split_of(2, 2, 16);
   plan.ep = 2;
   EXPECT_THAT(refusals(mixtral(2, 8, 2, 2), plan, profile_of("deepspeed")),
               ElementsAre(HasSubstr("experts with tensor parallelism under deepspeed")));
@@ -388,7 +388,7 @@ TEST(DeepSpeed, StageThreeGathersEachModuleBothWays) {
 }
 
 TEST(DeepSpeed, PipelineRunsItsOwnSchedule) {
-  Plan plan = plan_of(1, 1, 16);
+  Plan plan = split_of(1, 1, 16);
   plan.pp = 4;
   plan.global_batch = 8;
   const Program p = predict(llama(4, 64, 2, 128), plan, profile_of("deepspeed"));
@@ -401,7 +401,7 @@ TEST(DeepSpeed, PipelineRunsItsOwnSchedule) {
 }
 
 TEST(DeepSpeed, ATiedTableIsSummedBetweenStagesFirst) {
-  Plan plan = plan_of(1, 2, 16);
+  Plan plan = split_of(1, 2, 16);
   plan.pp = 2;
   plan.global_batch = 4;
   const Program p = predict(gpt2(2, 64, 2, 128), plan, profile_of("deepspeed"));
@@ -413,7 +413,7 @@ TEST(DeepSpeed, ATiedTableIsSummedBetweenStagesFirst) {
 
 // A top-1 layer of 4096 tokens, 768 wide, capacity 1.25: 7,864,320 B each way (Switch, appendix A).
 TEST(DeepSpeed, ExpertsExchangeTheirCapacity) {
-  Plan plan = plan_of(1, 8, 4096);
+  Plan plan = split_of(1, 8, 4096);
   plan.ep = 8;
   const Program p =
       predict(mixtral(1, 768, 12, 1), plan, profile_of("deepspeed", {"expert_capacity=1.25"}));
@@ -430,7 +430,7 @@ TEST(DeepSpeed, ExpertsExchangeTheirCapacity) {
 TEST(Published, ZeroMovesTwoOrThreeElementsPerParameter) {
   const Architecture a = llama(36, 4096, 32, 51200);
   const auto elements_moved = [&](const char* name, int64_t stage, const Lines& changes) {
-    Plan plan = plan_of(1, 64, 2048);
+    Plan plan = split_of(1, 64, 2048);
     plan.zero = stage;
     plan.grad_dtype = DType::bf16;
     Lines all = changes;
@@ -454,7 +454,7 @@ TEST(Published, ZeroMovesTwoOrThreeElementsPerParameter) {
 TEST(Published, FullShardingMovesOneHalfMoreThanReplication) {
   const Architecture a = llama(4, 1024, 8, 32000);
   const auto moved = [&](const char* name, const Lines& changes) {
-    Plan plan = plan_of(1, 16, 512);
+    Plan plan = split_of(1, 16, 512);
     plan.grad_dtype = DType::bf16;
     const double wire = static_cast<double>(
         total(predict(a, plan, profile_of(name, changes)), 0, &Volume::wire_bytes));

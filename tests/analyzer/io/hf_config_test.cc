@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "analyzer/io/hf_families.h"
+#include "tests/analyzer/io/every_key.h"
 
 namespace s2t {
 namespace {
@@ -217,15 +218,7 @@ TEST(HfConfig, EveryMistakeIsReportedAtOnce) {
 // Each with the fewest keys: a row that cannot be read at all would not be found otherwise.
 TEST(HfConfig, EveryFamilyReadsAFileWithAllKeys) {
   for (const ConfigFamily& family : config_families()) {
-    const std::string text = R"({"model_type": ")" + std::string(family.type) + R"(",
-      "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "num_kv_heads": 4,
-      "num_hidden_layers": 2, "intermediate_size": 96, "vocab_size": 100,
-      "max_position_embeddings": 32, "num_experts": 4, "num_local_experts": 4,
-      "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
-      "shared_expert_intermediate_size": 32, "n_shared_experts": 1, "first_k_dense_replace": 1,
-      "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
-      "v_head_dim": 8, "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4,
-      "moe_top_k": 2}})";
+    const std::string text = config_of(family.type);
     EXPECT_THAT(mistakes(text), IsEmpty()) << family.type;
     EXPECT_GT(count(text), 0u) << family.type;
   }

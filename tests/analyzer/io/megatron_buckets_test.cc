@@ -136,14 +136,20 @@ TEST(MegatronBuckets, OnLaterStagesAreOne) {
   EXPECT_EQ(reductions(1), 1);
 }
 
-// 2 experts on a rank, each with linear_fc1 of 2 x 128 x 64 and linear_fc2 of 64 x 128.
-TEST(MegatronBuckets, HoldEachExpertByItself) {
+// 4 experts on 2 ranks of ep, 2 of dp for each.
+std::pair<Architecture, Plan> with_experts() {
   Architecture a = dense(2, 64, 4);
   a.experts = Experts{4, 2, 128};
   Plan plan = plan_of(1, 64, false);
   plan.dp = 4;
   plan.ep = 2;
   plan.zero = 1;
+  return {a, plan};
+}
+
+// 2 experts on a rank, each with linear_fc1 of 2 x 128 x 64 and linear_fc2 of 64 x 128.
+TEST(MegatronBuckets, HoldEachExpertByItself) {
+  const auto [a, plan] = with_experts();
   const auto sizes = [&](const char* order, int64_t limit) {
     return buckets(
         predict(a, plan, {"gradient_sync=overlapped", order, fmt::format("bucket_size={}", limit)}),
@@ -164,12 +170,7 @@ TEST(MegatronBuckets, HoldEachExpertByItself) {
 }
 
 TEST(MegatronBuckets, OfExpertsComeBehindTheOthers) {
-  Architecture a = dense(2, 64, 4);
-  a.experts = Experts{4, 2, 128};
-  Plan plan = plan_of(1, 64, false);
-  plan.dp = 4;
-  plan.ep = 2;
-  plan.zero = 1;
+  const auto [a, plan] = with_experts();
   EXPECT_THAT(after(predict(a, plan)),
               ElementsAre(HasSubstr("dp reduce_scatter"), HasSubstr("edp reduce_scatter"),
                           HasSubstr("dp all_gather"), HasSubstr("edp all_gather")));

@@ -23,11 +23,7 @@ Architecture small(int64_t shared_ffn = 0) {
   a.kv_heads = 8;
   a.ffn = 3584;
   a.vocab = 32000;
-  a.experts = Experts{};
-  a.experts->experts = 8;
-  a.experts->top_k = 2;
-  a.experts->ffn = 3584;
-  a.experts->shared_ffn = shared_ffn;
+  a.experts = Experts{8, 2, a.ffn, shared_ffn};
   return a;
 }
 
@@ -263,14 +259,8 @@ TEST(MegatronSharedExperts, ReduceTheirInputGradientBeforeTheRoutedOnesRun) {
 // multi_latent_attention.py: k_pos_emb is gathered before the latents go up.
 TEST(MegatronLatentAttention, GathersTheSharedRotationFirstAndReducesItLast) {
   Architecture a = dense(1, 1024, 16);
-  a.latent = LatentAttention{};
-  a.latent->q_rank = 384;
-  a.latent->kv_rank = 128;
-  a.latent->nope_dim = 64;
-  a.latent->rope_dim = 32;
-  a.latent->v_dim = 64;
   for (const int64_t q_rank : {384, 0}) {
-    a.latent->q_rank = q_rank;
+    a.latent = LatentAttention{q_rank, 128, 32, 64, 64};
     const int64_t q = 1024 * (q_rank ? q_rank : 1024) * 2, kv = 1024 * 128 * 2, k = 1024 * 32 * 2;
     const auto gather = [](int64_t n) { return fmt::format("tp all_gather {}>{}", n, 2 * n); };
     const auto scatter = [](int64_t n) { return fmt::format("tp reduce_scatter {}>{}", 2 * n, n); };

@@ -1,4 +1,5 @@
-// Small architectures and plans, and what Megatron is predicted to send for them.
+// Small architectures and plans, and what profiles, Megatron unless told, are predicted to send for
+// them.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,10 +23,7 @@ inline Architecture mixtral(int64_t layers) {
   a.kv_heads = 8;
   a.ffn = 14336;
   a.vocab = 32000;
-  a.experts = Experts{};
-  a.experts->experts = 8;
-  a.experts->top_k = 2;
-  a.experts->ffn = 14336;
+  a.experts = Experts{8, 2, a.ffn};
   return a;
 }
 
@@ -37,32 +35,49 @@ inline Plan plan_of(int64_t tp, int64_t seq, bool sp) {
   return p;
 }
 
-inline Model model_of(const Architecture& a, const Plan& p,
-                      const std::vector<std::string>& changes = {}) {
+inline Profile profile_of(const char* name, const std::vector<std::string>& changes = {}) {
+  Profile profile = find_profile(name).value();
+  for (const std::string& change : changes) {
+    const auto wrong = profile.set(change);
+    EXPECT_FALSE(wrong) << wrong->found;
+  }
+  return profile;
+}
+
+inline Model model_of(const Architecture& a, const Plan& p, const Profile& profile) {
   Diagnostics sink("config.json");
-  Profile profile = find_profile("megatron").value();
-  for (const std::string& change : changes)
-    if (const auto wrong = profile.set(change)) sink.add(*wrong);
   auto model = build_transformer(a, p, profile, sink);
   sink.throw_if_any();
   return std::move(model).value();
 }
 
-inline Program predict(const Architecture& a, const Plan& p,
-                       const std::vector<std::string>& changes = {}) {
-  return analyze(model_of(a, p, changes));
+inline Program predict(const Architecture& a, const Plan& p, const Profile& profile) {
+  return analyze(model_of(a, p, profile));
 }
 
 inline std::vector<std::string> refusals(const Architecture& a, const Plan& p,
-                                         const std::vector<std::string>& changes = {}) {
+                                         const Profile& profile) {
   Diagnostics sink("config.json");
-  Profile profile = find_profile("megatron").value();
-  for (const std::string& change : changes)
-    if (const auto wrong = profile.set(change)) sink.add(*wrong);
   EXPECT_FALSE(build_transformer(a, p, profile, sink));
   std::vector<std::string> lines;
   for (const Diagnostic& d : sink.list()) lines.push_back(to_string(d, sink.file()));
   return lines;
+}
+
+// The same under Megatron, with these switches changed.
+inline Model model_of(const Architecture& a, const Plan& p,
+                      const std::vector<std::string>& changes = {}) {
+  return model_of(a, p, profile_of("megatron", changes));
+}
+
+inline Program predict(const Architecture& a, const Plan& p,
+                       const std::vector<std::string>& changes = {}) {
+  return predict(a, p, profile_of("megatron", changes));
+}
+
+inline std::vector<std::string> refusals(const Architecture& a, const Plan& p,
+                                         const std::vector<std::string>& changes = {}) {
+  return refusals(a, p, profile_of("megatron", changes));
 }
 
 inline std::string line(const Program& program, const Event& e) {

@@ -30,7 +30,7 @@ Lines units(const Program& program, int rank) {
 }
 
 Plan with_experts(int64_t dp, int64_t ep) {
-  Plan plan = plan_of(1, dp, 16);
+  Plan plan = split_of(1, dp, 16);
   plan.ep = ep;
   return plan;
 }
@@ -86,7 +86,7 @@ TEST(TorchtitanUnits, RowsOfExpertsMustDivide) {
 
 TEST(TorchtitanUnits, CopiesOfPartsAddTheirGradientsUp) {
   const Program p =
-      predict(llama(1, 8, 2, 32), plan_of(1, 4, 16), profile_of("torchtitan", {"replicate=2"}));
+      predict(llama(1, 8, 2, 32), split_of(1, 4, 16), profile_of("torchtitan", {"replicate=2"}));
   const Lines sync = step(p, 0, Phase::grad_sync);
   EXPECT_THAT(sync,
               ElementsAre("dp_shard reduce_scatter 1056>528", "dp_replicate all_reduce 528>528",
@@ -94,7 +94,7 @@ TEST(TorchtitanUnits, CopiesOfPartsAddTheirGradientsUp) {
 }
 
 TEST(DeepSpeedUnits, PersistentParametersAreGatheredOneByOne) {
-  Plan plan = plan_of(1, 4, 16);
+  Plan plan = split_of(1, 4, 16);
   plan.zero = 3;
   const Program p = predict(llama(2, 16, 2, 32), plan,
                             profile_of("deepspeed", {"param_persistence_threshold=16"}));
@@ -108,7 +108,7 @@ TEST(DeepSpeedUnits, PersistentParametersAreGatheredOneByOne) {
 }
 
 TEST(Ddp, TellsWhichParametersWereUsed) {
-  const Program p = predict(llama(2, 8, 2, 32), plan_of(1, 2, 16),
+  const Program p = predict(llama(2, 8, 2, 32), split_of(1, 2, 16),
                             profile_of("ddp", {"find_unused_parameters=true"}));
   EXPECT_EQ(line(p, p.after.back()), "dp all_reduce 84>84");  // of 21 parameters
 }
@@ -116,9 +116,9 @@ TEST(Ddp, TellsWhichParametersWereUsed) {
 // The small first bucket holds the front of the model, and goes out last.
 TEST(Ddp, BucketsThatAreNeverRebuiltAreCutFromTheFront) {
   const Architecture a = llama(2, 512, 8, 1024);
-  const Lines later = step(predict(a, plan_of(1, 2, 16), profile_of("ddp")), 0, Phase::grad_sync);
+  const Lines later = step(predict(a, split_of(1, 2, 16), profile_of("ddp")), 0, Phase::grad_sync);
   Lines unused =
-      step(predict(a, plan_of(1, 2, 16), profile_of("ddp", {"find_unused_parameters=true"})), 0,
+      step(predict(a, split_of(1, 2, 16), profile_of("ddp", {"find_unused_parameters=true"})), 0,
            Phase::grad_sync);
   unused.pop_back();                                          // the parameters that were used
   EXPECT_EQ(later.front(), "dp all_reduce 1048576>1048576");  // the head's table

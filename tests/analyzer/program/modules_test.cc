@@ -73,8 +73,8 @@ TEST(ModuleRows, AlikeLayersOfAllStagesAreOneRowWithACountPerLayer) {
 
 TEST(ModuleRows, ALayerThatDoesSomethingElseHasARowOfItsOwn) {
   EXPECT_THAT(lines(layered_program(4, true)),
-              ElementsAre("layers 0 1 2 x3 on 0 1, 2 AG, 1 RS", "pipeline x3 on 0, 1 send",
-                          "layers 3 x3 on 1, 1 AG, 1 RS, 1 AR"));
+              ElementsAre("layers 0 1 2 x3 on 0 1, 2 AG, 1 RS",
+                          "layers 3 x3 on 1, 1 AG, 1 RS, 1 AR", "pipeline x3 on 0, 1 send"));
 }
 
 TEST(ModuleRows, TheNumberOfRowsDoesNotGrowWithTheLayers) {

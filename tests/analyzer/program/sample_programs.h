@@ -118,6 +118,10 @@ inline Program pipeline_program(int64_t world = 4, int microbatches = 2) {
   reduce.members = {"w"};
   // Reduced inside the last backward, as a bucket is.
   for (Stage* stage : {&first, &second}) stage->backward.items = {{reduce, Segment::When::last}};
+  for (auto [stage, number] : {std::pair{&first, 0}, std::pair{&second, 1}})
+    for (std::vector<Event>* border : {&stage->send_activation, &stage->recv_activation,
+                                       &stage->send_gradient, &stage->recv_gradient})
+      for (Event& e : *border) e.stage = number;
   p.stages = {first, second};
 
   p.pipeline_axis = "pp";
