@@ -15,6 +15,7 @@ constexpr Slug kSlugs[] = {
     {"missing-operand", command, "the command needs a model, an event or a kind"},
     {"extra-operand", command, "more words than the command takes"},
     {"bad-option", command, "an option without its value, or with a value that it does not take"},
+    {"rank-stdin", command, "standard input, which only one rank of a launcher gets, is no model"},
     {"unknown-backend", command, "no backend of this name"},
     {"too-many-boxes", command, "a graph with more boxes than Graphviz lays out in time"},
     {"too-slow", command, "an outside program did not finish in time"},

@@ -47,6 +47,10 @@ class ModelFile {
  public:
   explicit ModelFile(const std::string& operand) : path_(operand) {
     if (operand != "-") return;
+    if (is_started_rank())
+      throw UserError("shape2trace",
+                      {{"MODEL", "\"-\", which a launcher gives to one of its ranks only", "a file",
+                        "Name a file that all ranks can read.", "rank-stdin"}});
     const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
     temporary_ = Scratch::file(".json", text);
     path_ = temporary_.path();

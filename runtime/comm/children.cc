@@ -113,6 +113,7 @@ std::vector<size_t> Children::watch(std::chrono::milliseconds patience) {
     read_from(child);
     if (!over) continue;
     child.how_ended = describe(status);
+    child.by_signal = WIFSIGNALED(status);
     ended.push_back(i);
   }
   return ended;
@@ -146,6 +147,10 @@ bool Children::all_ended() const {
 
 const std::string& Children::how_ended(size_t child) const {
   return *children_[child].how_ended;
+}
+
+bool Children::ended_by_signal(size_t child) const {
+  return children_[child].by_signal;
 }
 
 void Children::signal(int number) {

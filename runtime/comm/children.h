@@ -34,6 +34,8 @@ class Children {
 
   bool all_ended() const;
   const std::string& how_ended(size_t child) const;  // "" if with exit code 0
+  bool ended_by_signal(size_t child) const;
+  const std::string& name(size_t child) const { return children_[child].name; }
   const std::string& output() const { return output_; }
   void signal(int number);  // to all that still run
 
@@ -44,6 +46,7 @@ class Children {
     Descriptor errors;
     std::string line;  // read, and not ended yet
     std::optional<std::string> how_ended;
+    bool by_signal = false;
   };
 
   void read_from(Child& child);

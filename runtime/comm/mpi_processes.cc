@@ -38,6 +38,7 @@ constexpr const char* kFlags[] = {"--oversubscribe",
                                   "plm",
                                   "isolated",
                                   "--tag-output"};
+constexpr const char* kSharedMemory = "btl_vader_backing_directory";  // its files go with the run
 
 // Where one mpirun keeps its session: two that start or end at the same moment in a common place
 // take it away from each other. Made when it is needed, gone with the run.
@@ -74,6 +75,7 @@ std::vector<ChildCommand> commands(const RunOptions& options, const std::string&
       {"PMIX_MCA_ptl_base_handshake_wait_time", "30"}};
   c.arguments = {"mpirun"};
   c.arguments.insert(c.arguments.end(), std::begin(kFlags), std::end(kFlags));
+  c.arguments.insert(c.arguments.end(), {"--mca", kSharedMemory, session});
   for (const auto& [name, value] : options.environment) {  // for the ranks, not for mpirun itself
     c.arguments.push_back("-x");
     c.arguments.push_back(name + "=" + value);

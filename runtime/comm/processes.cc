@@ -149,6 +149,10 @@ void watch(Judge& judge, Children& children, const ProcessBackend& backend, int 
       std::vector<Rank> carried;
       for (int r = 0; r < size; ++r)
         if (backend.child_of(Rank(r)) == child) carried.emplace_back(r);
+      // A launcher that is killed takes its ranks with it: none of them is to blame.
+      if (backend.first_to_end && children.ended_by_signal(child))
+        judge.fail(
+            {CommReason::transport, children.name(child) + ": " + children.how_ended(child)});
       judge.ended(carried, children.how_ended(child),
                   backend.first_to_end ? backend.first_to_end(children.output()) : std::nullopt);
     }

@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from interrupted import MARK, RANKS, larger, marked, wait_until  # noqa: E402
+from interrupted import MARK, RANKS, larger, marked, shared_memory, wait_until  # noqa: E402
 
 RANK = re.compile(rb"(?:^|\0)(?:S2T_RANK|OMPI_COMM_WORLD_RANK)=(\d+)")
 TIMEOUT = 3  # seconds
@@ -77,6 +77,28 @@ def attempt(program, backend, model, number, rank, delay):
     return f"it took {took:.1f} s" if took > limit else ""
 
 
+def launcher_killed(program, model):
+    """mpirun itself: no rank is to blame, nothing stays behind."""
+    mark, before = uuid.uuid4().hex, shared_memory()
+    with tempfile.TemporaryDirectory() as temporary:
+        run = subprocess.Popen([program, "verify", model, "--backend", "mpi"], text=True,
+                               env={**os.environ, MARK: mark, "TMPDIR": temporary},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if not wait_until(lambda: len(ranks(mark)) == RANKS, 30):
+            run.kill()
+            return f"the ranks did not start: {run.communicate()[1]}"
+        wait_until(lambda: all(map(has_joined, ranks(mark).values())), 30)
+        for process in marked(mark):
+            if Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip() == "mpirun":
+                os.kill(process, signal.SIGKILL)
+        out, err = run.communicate(timeout=30)
+        files = os.listdir(temporary)
+    if run.returncode != 1 or "mpirun: its process was ended by signal 9" not in out or " died " in out:
+        return f"exit {run.returncode}: {out}{err}"
+    left = [*files, *(shared_memory() - before)]
+    return f"left behind: {left}" if left or not wait_until(lambda: not marked(mark), 5) else ""
+
+
 def main(program, backend, model):
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -88,6 +110,10 @@ def main(program, backend, model):
             bad += bool(wrong)
             print(f"{backend} {number.name} of rank {rank} after {delay} s  "
                   f"{'FAILED: ' + wrong if wrong else 'ok'}", flush=True)
+        if backend == "mpi":
+            wrong = launcher_killed(program, large)
+            bad += bool(wrong)
+            print(f"mpi SIGKILL of mpirun  {'FAILED: ' + wrong if wrong else 'ok'}", flush=True)
     return 1 if bad else 0
 
 

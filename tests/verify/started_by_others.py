@@ -26,9 +26,9 @@ def run(program, model, variables):
 def main(program, library, model):
     bad = 0
 
-    def expect(what, variables, code, *sentences):
+    def expect(what, variables, code, *sentences, operand=model):
         nonlocal bad
-        found, text = run(program, model, variables)
+        found, text = run(program, operand, variables)
         ok = found == code and all(s in text for s in sentences)
         bad += not ok
         print(f"{what:<28} {'ok' if ok else f'FAILED: exit {found}: {text}'}")
@@ -38,6 +38,7 @@ def main(program, library, model):
         expect("watched", watched, 0, "witness_pmpi     ok", "2 calls of 2 ranks, as predicted")
         expect("into the same folder again", watched, 1, "the folder is not fresh")
     expect("not watched", [], 0, "Witness pmpi took no part: nobody loaded it into the ranks")
+    expect("a model for one rank only", [], 2, "Name a file that all ranks can read.", operand="-")
     return 1 if bad else 0
 
 
