@@ -58,6 +58,7 @@ constexpr ProfileSwitch kSwitches[] = {
      "every expert gets its rows, or exactly X times its share of them (padded)"},
     {"gradient_dtype", "TYPE", "gradients are reduced in it; --grad-dtype overrides it"},
     {"fp16_gradient_dtype", "TYPE", "the same, if parameters are float16"},
+    {"sequence_gradient_dtype", "TYPE", "zero: the same, with --cp"},
     {"norm_sync", "coalesced per_parameter",
      "norm gradients under sequence parallelism: one all-reduce over tp, or one per parameter"},
     {"tied_embedding", "first_and_last_stage",
@@ -74,6 +75,11 @@ constexpr ProfileSwitch kSwitches[] = {
      "over cp, keys and values go round in a ring of messages, are gathered, or heads are "
      "exchanged "
      "for tokens"},
+    {"exchanged_kv_heads", "own repeated",
+     "where heads are exchanged over cp, those of keys and values are as they are, or repeated to "
+     "one for each query head first"},
+    {"sequence_loss", "gathered none",
+     "over cp, the loss of every token is gathered before the mean, or each rank has its own mean"},
     {"ring_launch", "pairs single batched",
      "a ring's send and receive are one launch in rings of two ranks, never, or always"},
     {"recompute", "whole_layers by_op",

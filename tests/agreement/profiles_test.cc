@@ -199,6 +199,29 @@ const std::vector<Case> kCases{
        p.dtype = DType::f16;
      },
      {}},
+    {"deepspeed_llama_ulysses_zero2",
+     llama,
+     [](Plan& p) {
+       p.cp = p.dp = 2, p.zero = 2;
+       two_microbatches(p);
+     },
+     {"reduce_bucket_size=800"}},
+    {"deepspeed_gpt2_ulysses_zero3",
+     [] {
+       Architecture a = gpt2();
+       a.tied = false;
+       return a;
+     },
+     [](Plan& p) { p.cp = p.dp = 2, p.zero = 3; },
+     {"param_persistence_threshold=16"}},
+    {"deepspeed_llama_ulysses_full",
+     llama,
+     [](Plan& p) {
+       p.cp = 2;
+       p.recompute = Recompute::full;
+       p.dtype = DType::bf16;
+     },
+     {"exchanged_kv_heads=own"}},
     {"deepspeed_gpt2_zero1",
      gpt2,
      [](Plan& p) {

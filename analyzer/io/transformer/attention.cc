@@ -120,9 +120,22 @@ std::string_view core_op(ModelBuilder& b, std::vector<std::string>& inputs) {
   return "attention_biased";
 }
 
-std::string core(ModelBuilder& b, const Heads& heads) {
+// One key or value head for each query head.
+std::string repeated(ModelBuilder& b, const std::string& x) {
+  if (b.a.latent || b.a.kv_heads == b.a.heads) return x;
+  OpDecl& decl = b.add_op("einsum", x.substr(b.module.size() + 1) + ".repeated", {x});
+  decl.attributes["rule"] = {std::string("x[b g s h] -> y[b (g r) s h]"), decl.pointer};
+  decl.attributes["sizes"] = {Sizes{{"r", b.a.heads / b.a.kv_heads}}, decl.pointer};
+  return decl.name;
+}
+
+std::string core(ModelBuilder& b, Heads heads) {
   const bool exchanged = b.p.cp > 1 && b.profile.is("context_parallel", "a2a");
   const bool ring = b.p.cp > 1 && b.profile.is("context_parallel", "p2p");
+  if (exchanged && b.profile.is("exchanged_kv_heads", "repeated")) {
+    heads.k = repeated(b, heads.k);
+    heads.v = repeated(b, heads.v);
+  }
   std::vector<std::string> inputs;
   for (const std::string& x : {heads.q, heads.k, heads.v}) {
     inputs.push_back(exchanged ? b.op("identity", x.substr(b.module.size() + 1) + ".whole", {x})
@@ -143,7 +156,8 @@ std::string core(ModelBuilder& b, const Heads& heads) {
 std::string attended(ModelBuilder& b, const Heads& heads) {
   const int64_t width = b.a.latent ? b.a.latent->v_dim : b.a.head_dim;
   const bool again =
-      b.p.recompute == Recompute::selective && b.profile.is("recompute", "whole_layers");
+      b.p.recompute == Recompute::selective && b.profile.is("recompute", "whole_layers") &&
+      !b.profile.is("exchanged_kv_heads", "repeated");  // Ulysses stands around what runs again
   if (again) b.recomputed = b.next_recomputed++;
   const std::string y = core(b, heads);
   if (again) b.recomputed = -1;

@@ -40,6 +40,12 @@ class Limits {
     pipeline();
     experts();
     contexts();
+    const auto refusing = [this](bool wrong, std::string flag, std::string found,
+                                 std::string expected, std::string advice) {
+      refuse(wrong, std::move(flag), std::move(found), std::move(expected), std::move(advice));
+    };
+    if (is("gradient_sync", "fsdp")) check_torchtitan(a_, p_, profile_, refusing);
+    if (is("gradient_sync", "zero")) check_deepspeed(a_, p_, profile_, refusing);
   }
 
  private:
@@ -114,9 +120,6 @@ class Limits {
            "a divisor of them that leaves several to each copy");
     refuse(replicas > 1 && p_.ep > 1, "--set", "replicate with expert parallelism", "1",
            "Copies of experts are not modelled.");
-    refuse(p_.recompute != Recompute::none && p_.zero == 3 && is("gradient_sync", "zero"),
-           "--recompute", "recomputation with ZeRO stage 3", "none",
-           "Its gathers come a third time, which is not modelled.");
     refuse(p_.recompute != Recompute::none && p_.ep > 1 && is("gradient_sync", "fsdp"),
            "--recompute", "recomputation with expert parallelism", "none",
            "Whether experts are gathered once more within is not modelled.");
@@ -131,11 +134,6 @@ class Limits {
            is("gradient_sync", "fsdp") ? "FSDP shards parameters, gradients and optimizer states."
            : most == 1                 ? "1 is the distributed optimizer."
                                        : "deepspeed has ZeRO 1 to 3.");
-    const bool sharded = p_.zero == 3;
-    refuse(sharded && most == 3 && a_.tied, "--zero", "ZeRO stage 3 with a tied embedding",
-           "0, 1 or 2", "The table is gathered by two modules, which is not modelled.");
-    refuse(sharded && most == 3 && a_.experts.has_value(), "--zero", "ZeRO stage 3 with experts",
-           "0, 1 or 2");
     refuse(is("reshard_after_forward", "always") && p_.pp > 1, "--set",
            "reshard_after_forward=always with a pipeline",
            "reshard_after_forward=default or never, or --pp 1",
@@ -152,6 +150,7 @@ class Limits {
             ? "PyTorch's ring attention sends gradients by all-to-alls to one rank, which is not "
               "modelled; megatron has context parallelism."
             : "megatron has it.");
+    if (is("gradient_sync", "zero")) return;
     refuse(is("context_parallel", "a2a") && p_.tp > 1, "--cp",
            "heads exchanged over cp (a2a) beside tensor parallelism",
            "--tp 1, or --set context_parallel=p2p or all_gather",
@@ -418,6 +417,8 @@ void set_synchronisation(ModelBuilder& b) {
   const bool half = b.p.dtype == DType::f16 && !b.profile["fp16_gradient_dtype"].empty();
   const auto stated = b.profile[half ? "fp16_gradient_dtype" : "gradient_dtype"];
   if (const auto dtype = parse_dtype(stated); dtype && !sync.dtype) sync.dtype = dtype;
+  const auto in_sequence = parse_dtype(b.profile["sequence_gradient_dtype"]);
+  if (b.p.cp > 1 && in_sequence && !b.p.grad_dtype) sync.dtype = in_sequence;
   if (b.profile.is("gradient_sync", "ddp")) return set_ddp(b, sync);
   if (b.profile.is("gradient_sync", "fsdp")) return set_fsdp(b, sync);
   if (b.profile.is("gradient_sync", "zero")) return set_zero(b, sync);

@@ -4,6 +4,9 @@
 // Not known here: ops.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/io/transformer/builder.h"
 
@@ -15,6 +18,15 @@ Plan as_framework_runs(Plan plan, const Architecture& architecture, const Profil
 // What the framework cannot do of a plan, each with what would fit.
 void check_framework(const Architecture& architecture, const Plan& plan, const Profile& profile,
                      Diagnostics& sink);
+
+// Adds what is wrong with a plan: the flag, what was found and expected, advice.
+using Refuse = std::function<void(bool wrong, std::string flag, std::string found,
+                                  std::string expected, std::string advice)>;
+// The same for torchtitan and DeepSpeed alone (torch_limits.cc); part of `check_framework`.
+void check_torchtitan(const Architecture& a, const Plan& p, const Profile& profile,
+                      const Refuse& refuse);
+void check_deepspeed(const Architecture& a, const Plan& p, const Profile& profile,
+                     const Refuse& refuse);
 
 // Gradient synchronisation, and which parameters are gathered together. Afterwards, when all
 // parameters are known.

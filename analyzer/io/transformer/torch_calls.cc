@@ -53,6 +53,9 @@ void norms_again(ModelBuilder& b) {
     }
 }
 
+// The ranks over which ZeRO takes parameters apart: those of sequence parallelism too.
+const std::vector<std::string> kZeroRanks{"dp", "cp"};
+
 // Sub-groups of about sub_group_size elements of a rank's parts of its parameters.
 int64_t sub_groups(const ModelBuilder& b) {
   constexpr int64_t kSize = 1'000'000'000;
@@ -61,7 +64,7 @@ int64_t sub_groups(const ModelBuilder& b) {
     if (!t.parameter) continue;
     int64_t n = 1;
     for (const DimDecl& dim : t.shape) n *= dim.size;
-    held += (n + b.p.dp - 1) / b.p.dp;
+    held += (n + b.p.dp * b.p.cp - 1) / (b.p.dp * b.p.cp);
     if (held < kSize) continue;
     ++groups;
     held = 0;
@@ -74,9 +77,9 @@ void zero_scalars(ModelBuilder& b) {
   const char* parts = "ranks of dp have the squares of their parts of the gradients";
   const char* rest = "so have the ranks that hold other parameters";
   const bool checks = b.p.zero == 3 || (b.p.zero > 0 && b.p.dtype == DType::f16);
-  for (const auto& axes : {std::vector<std::string>{"dp"}, model}) {
+  for (const auto& axes : {kZeroRanks, model}) {
     if (!checks || !b.profile.is("overflow", "step")) break;
-    CallDecl& call = add(b, axes.size() == 1 ? "overflow.dp" : "overflow", axes,
+    CallDecl& call = add(b, axes == kZeroRanks ? "overflow.dp" : "overflow", axes,
                          "one overflow anywhere skips the step everywhere");
     call.combiner = Combiner::max;
     call.dtype = DType::boolean;  // one byte
@@ -84,7 +87,7 @@ void zero_scalars(ModelBuilder& b) {
   if (!b.profile.is("grad_norm", "zero")) return;
   const bool flat = b.p.zero == 0 && b.p.dtype == DType::bf16;
   for (int64_t i = 0; i < (b.p.zero == 3 ? sub_groups(b) : b.p.zero > 0 ? 1 : 0); ++i) {
-    add(b, "grad_norm.dp", {"dp"}, parts);
+    add(b, "grad_norm.dp", kZeroRanks, parts);
     add(b, "grad_norm", model, rest);
   }
   if (flat) add(b, "grad_norm", model, rest);
@@ -100,6 +103,20 @@ void used_map(ModelBuilder& b) {
   call.shape = {parameters};
   call.dtype = DType::i32;
   call.when = CallDecl::When::synchronised;
+}
+
+// Ulysses: everybody gets the loss of every token of the sample (as float32), and takes their mean.
+void loss_of_sequence(ModelBuilder& b) {
+  if (b.p.cp == 1 || !b.profile.is("sequence_loss", "gathered")) return;
+  CallDecl& call =
+      add(b, "loss.tokens", {"cp"},
+          "the mean is over all tokens of a sample, and each rank has the loss of some");
+  call.op = Collective::all_gather;
+  call.module = "loss";
+  call.shape = {b.p.micro_batch * b.p.seq / b.p.cp};
+  call.when = CallDecl::When::forward;
+  call.before = b.model.loss;
+  call.again = false;
 }
 
 // The last stage tells all others its loss and the mean over dp.
@@ -124,6 +141,7 @@ void add_torch_scalars(ModelBuilder& b) {
     norms_again(b);
   }
   if (b.profile.is("gradient_sync", "zero")) zero_scalars(b);
+  loss_of_sequence(b);
   pipeline_loss(b);
   used_map(b);
 }
