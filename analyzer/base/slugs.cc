@@ -154,6 +154,7 @@ constexpr Slug kSlugs[] = {
     {"activation-not-parameter-bytes", remark,
      "a tensor-parallel reduction moves the activation, not the weight"},
     {"tokens-dropped", remark, "rows over an expert's capacity are dropped"},
+    {"no-rows", remark, "ranks of a routing whose experts get no rows: empty calls are not listed"},
     {"fault", fault, "shape2trace broke a promise of its own: please report it"},
 };
 

@@ -29,6 +29,16 @@ std::vector<Count> apportion(Count total, const std::vector<double>& weights) {
   return rows;
 }
 
+// `total` rows over `experts`, equally many to each; those that are left over lie evenly apart: 2 rows
+// over 4 experts are 0 1 0 1.
+std::vector<Count> balanced(Count total, int64_t experts) {
+  const auto n = static_cast<Count>(experts);
+  const Count each = total / n, left = total % n;
+  std::vector<Count> rows;
+  for (Count e = 0; e < n; ++e) rows.push_back(each + (e + 1) * left / n - e * left / n);
+  return rows;
+}
+
 std::optional<RoutingError> stated_counts(Routing& routing, const RoutingRequest& request,
                                           Count rows) {
   const auto n = static_cast<size_t>(routing.ranks);
@@ -103,8 +113,8 @@ std::optional<RoutingError> route(Routing& routing, const RoutingRequest& reques
       return RoutingError{"/skew",
                           fmt::format("{} weights in \"skew\"; expected {} (one per expert)",
                                       request.skew.size(), routing.experts)};
-    const std::vector<double> even(static_cast<size_t>(routing.experts), 1.0);
-    const auto row = apportion(rows, request.skew.empty() ? even : request.skew);
+    const auto row =
+        request.skew.empty() ? balanced(rows, routing.experts) : apportion(rows, request.skew);
     routing.counts.assign(static_cast<size_t>(routing.ranks), row);
   }
   if (auto error = twice(routing, request, tokens)) return error;

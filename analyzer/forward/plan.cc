@@ -10,6 +10,7 @@
 #include "analyzer/forward/modes.h"
 #include "analyzer/graph/passes.h"
 #include "analyzer/graph/placements.h"
+#include "analyzer/mesh/family.h"
 
 namespace s2t {
 namespace {
@@ -236,6 +237,21 @@ class ForwardPlanner {
           {"tokens-dropped", fmt::format("routing {}: {} rows are over capacity and "
                                          "dropped",
                                          quoted(out_.routings[r].name), out_.routings[r].dropped)});
+    remark_idle(out_.routings[r]);
+  }
+
+  // Nothing is listed of a call in which a rank moves no byte.
+  void remark_idle(const Routing& routing) {
+    std::vector<std::string> idle;
+    for (int64_t rank = 0; rank < static_cast<int64_t>(routing.rows.size()); ++rank)
+      if (routing.rows_at_expert(rank) == 0) idle.push_back(std::to_string(rank));
+    if (idle.empty()) return;
+    out_.remarks.push_back(
+        {"no-rows",
+         fmt::format("routing {}: no rows go to the experts of {} {} over {}; calls in "
+                     "which they move nothing launch no kernel and are not listed",
+                     quoted(routing.name), idle.size() == 1 ? "rank" : "ranks", join(idle, ", "),
+                     family_of(graph_.mesh, routing.atoms, true).name)});
   }
 
   const Graph& graph_;

@@ -128,8 +128,6 @@ void Emitter::equal_splits(const Step& step, int64_t n, Event& e) const {
   e.splits = Splits{row_elements, split, split};
 }
 
-// Ragged values: numbers differ by the coordinate along the expert-parallel axis; ranks with equal
-// numbers share an event, and all events of the one collective share a call.
 // Per coordinate, the lowest one that sends and receives the same: with a balanced load all do.
 const std::vector<int64_t>& Emitter::alike(const Routing& routing) {
   const auto [at, fresh] = alike_.try_emplace(&routing);
@@ -150,6 +148,9 @@ const std::vector<int64_t>& Emitter::alike(const Routing& routing) {
   return first;
 }
 
+// Ragged values: numbers differ by the coordinate along the expert-parallel axis; ranks with equal
+// numbers share an event, and all events of the one collective share a call. Ranks that neither give
+// nor get a row have none.
 void Emitter::ragged(TensorId value, const Step& step, const Event& base, std::vector<Event>& out) {
   const Value& v = graph_.value(value);
   const Routing& routing = forward_.routings[*v.routing];
@@ -206,6 +207,8 @@ void Emitter::ragged(TensorId value, const Step& step, const Event& base, std::v
     out[i].call = calls_;
     out[i].ranks.along.push_back({axis ? axis->name : "", routing.atoms, coordinates[i]});
   }
+  std::erase_if(
+      out, [](const Event& e) { return e.volume.input_bytes == 0 && e.volume.output_bytes == 0; });
   ++calls_;
 }
 

@@ -328,6 +328,10 @@ const std::vector<Case> kCases{
        two_microbatches(p);
      },
      {"moe_balancing=seq_aux_loss"}},
+    {"megatron_mixtral_fewer_rows_than_ranks",
+     mixtral,
+     [](Plan& p) { p.tp = 2, p.dp = p.ep = 4, p.sp = true, p.seq = 2; },
+     {}},
     {"megatron_mixtral_gathered_tokens",
      mixtral,
      [](Plan& p) {

@@ -126,6 +126,15 @@ TEST(Routing, SkewSplitsSevenToOne) {
   EXPECT_DOUBLE_EQ(r.load_ratio(), 7.0);
 }
 
+TEST(Routing, WhatABalancedLoadLeavesOverLiesEvenlyApart) {
+  Routing few = experts(4, 8, 2), many = experts(2, 4, 3);
+  ASSERT_FALSE(route(few, {{}, {}, {}, false}, 2));
+  EXPECT_THAT(few.counts[0], ElementsAre(0u, 1u, 0u, 1u, 0u, 1u, 0u, 1u));
+  EXPECT_THAT(few.dispatch_send(0), ElementsAre(1u, 1u, 1u, 1u));
+  ASSERT_FALSE(route(many, {{}, {}, {}, false}, 5));
+  EXPECT_THAT(many.counts[1], ElementsAre(3u, 4u, 4u, 4u));
+}
+
 TEST(Routing, CapacityDropsOrPads) {
   Routing drop = experts(2, 4, 2), pad = experts(2, 4, 2);
   ASSERT_FALSE(route(drop, {{}, {2, 1, 1, 0}, 1.0, false}, 16));

@@ -170,6 +170,25 @@ TEST(MegatronDispatcher, ExchangesRowsAndWeightsBeforeItGathersThem) {
                           "ep all_to_all 4096>4096", "ep all_to_all 4194304>4194304"));
 }
 
+// 48 rows for 128 experts on 4 ranks: 12 for each rank; 2 rows for 8 experts: none for ranks 0 and 2.
+TEST(MegatronDispatcher, SpreadsFewRowsOverAllRanksAndListsNoEmptyCall) {
+  Architecture a = small();
+  Plan plan = split(2, 4, 4, 2);
+  plan.seq = 12;
+  a.experts->experts = 128;
+  a.experts->top_k = 8;
+  EXPECT_THAT(sent(predict(a, plan), Phase::forward, "layers.0.moe"),
+              Contains(fmt::format("etp all_gather {0}>{1}", 48 * 2048, 96 * 2048)).Times(1));
+  plan.seq = 2;
+  a.experts = Experts{8, 2, a.ffn};
+  const Program p = predict(a, plan);
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    EXPECT_THAT(sent(p, phase, "layers.0.moe"), Not(Contains(testing::EndsWith(" 0>0"))));
+  EXPECT_TRUE(std::any_of(p.remarks.begin(), p.remarks.end(), [](const Remark& r) {
+    return r.slug == "no-rows" && r.text.find("ranks 0, 2 over ep") != std::string::npos;
+  }));
+}
+
 TEST(MegatronDispatcher, TellsNobodyCountsThatEverybodyKnows) {
   Plan plan = split(1, 4, 2, 1);
   EXPECT_THAT(calls(predict(small(), plan)), Contains(HasSubstr("counts")));
