@@ -106,6 +106,16 @@ INSTANTIATE_TEST_SUITE_P(Megatron, PublishedModel,
                                              "megatron",
                                              [](Plan& p) { p.cp = p.pp = 2; },
                                              {"context_parallel=a2a"}},
+                                         Job{"llama_ulysses_tensor_parallel",
+                                             kLlama,
+                                             "megatron",
+                                             [](Plan& p) {
+                                               p.tp = p.cp = p.dp = 2;
+                                               p.sp = true;
+                                               p.micro_batch = 2;
+                                               p.recompute = Recompute::selective;
+                                             },
+                                             {"context_parallel=a2a"}},
                                          Job{"llama_interleaved",
                                              R"({"model_type": "llama", "hidden_size": 32,
             "intermediate_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4,

@@ -103,9 +103,29 @@ Heads latent_heads(ModelBuilder& b, const std::string& n) {
 
 // --- the core ------------------------------------------------------------------------------------
 
-// Heads instead of tokens over cp, and back: DeepSpeed-Ulysses.
-void exchange_heads(ModelBuilder& b, const std::string& x, const char* over_cp) {
-  b.pin(x, {{"tp", "S(1)"}, {"cp", over_cp}});
+bool over_cp(const ModelBuilder& b, const char* how) {
+  return b.p.cp > 1 && b.profile.is("context_parallel", how);
+}
+
+// DeepSpeed-Ulysses: heads instead of tokens over cp, and back. It is the heads of a rank of tp that
+// are exchanged, so those ranks become a part of the batch, t: heads (t h) of samples (p b) are
+// heads h of samples (p t b).
+std::string by_samples(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                       const char* rule, int64_t heads) {
+  return add_reshape(b, x, suffix, rule,
+                     {{"p", b.p.dp},
+                      {"t", b.p.tp},
+                      {"s", b.p.seq},
+                      {"b", b.p.micro_batch},
+                      {"h", heads / b.p.tp}})
+      .name;
+}
+
+std::string with_all_tokens(ModelBuilder& b, const std::string& x, int64_t heads) {
+  const std::string y = by_samples(b, x, x.substr(b.module.size() + 1) + ".whole",
+                                   "x[(p b) (t h) s d] -> y[(p t b) h s d]", heads);
+  b.pin(y, {{"tp", "S(0)"}, {"cp", "S(1)"}});
+  return y;
 }
 
 // The op, and what it reads besides.
@@ -130,27 +150,33 @@ std::string repeated(ModelBuilder& b, const std::string& x) {
 }
 
 std::string core(ModelBuilder& b, Heads heads) {
-  const bool exchanged = b.p.cp > 1 && b.profile.is("context_parallel", "a2a");
-  const bool ring = b.p.cp > 1 && b.profile.is("context_parallel", "p2p");
-  if (exchanged && b.profile.is("exchanged_kv_heads", "repeated")) {
+  const bool repeats = b.profile.is("exchanged_kv_heads", "repeated");
+  if (over_cp(b, "a2a") && repeats) {
     heads.k = repeated(b, heads.k);
     heads.v = repeated(b, heads.v);
   }
-  std::vector<std::string> inputs;
-  for (const std::string& x : {heads.q, heads.k, heads.v}) {
-    inputs.push_back(exchanged ? b.op("identity", x.substr(b.module.size() + 1) + ".whole", {x})
-                               : x);
-    if (exchanged) exchange_heads(b, inputs.back(), "S(1)");
+  std::vector<std::string> inputs{heads.q, heads.k, heads.v};
+  if (over_cp(b, "a2a")) {
+    const int64_t kv_heads = b.a.latent || repeats ? b.a.heads : b.a.kv_heads;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = with_all_tokens(b, inputs[i], i == 0 ? b.a.heads : kv_heads);
   }
-  if (b.p.cp > 1 && !exchanged && !ring)  // gathered for the forward, and again for the backward
+  if (over_cp(b, "all_gather"))  // for the forward, and again for the backward
     for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
   const std::string_view op = core_op(b, inputs);
   OpDecl& decl = b.add_op(op, "core", inputs);
   decl.attributes["causal"] = {b.causal, decl.pointer};
-  if (ring) decl.modes["cp"] = "ring(s)";
+  if (over_cp(b, "p2p")) decl.modes["cp"] = "ring(s)";
   const std::string o = decl.name;
-  if (exchanged) exchange_heads(b, o, "S(2)");
+  if (over_cp(b, "a2a")) b.pin(o, {{"tp", "S(0)"}, {"cp", "S(2)"}});
   return o;
+}
+
+// The heads of a token, one after the other.
+std::string merged(ModelBuilder& b, const std::string& y) {
+  if (over_cp(b, "a2a"))
+    return by_samples(b, y, "merge", "x[(p t b) h s d] -> y[(p s b) (t h d)]", b.a.heads);
+  return reshaped(b, y, "merge", "x[(p b) h s d] -> y[(p s b) (h d)]", b.a.heads);
 }
 
 std::string attended(ModelBuilder& b, const Heads& heads) {
@@ -161,8 +187,7 @@ std::string attended(ModelBuilder& b, const Heads& heads) {
   if (again) b.recomputed = b.next_recomputed++;
   const std::string y = core(b, heads);
   if (again) b.recomputed = -1;
-  const std::string o = reshaped(b, y, "merge", "x[(p b) h s d] -> y[(p s b) (h d)]", b.a.heads);
-  return row(b, o, "proj", b.a.heads * width, b.a.out_bias);
+  return row(b, merged(b, y), "proj", b.a.heads * width, b.a.out_bias);
 }
 
 }  // namespace

@@ -151,16 +151,24 @@ class Limits {
               "modelled; megatron has context parallelism."
             : "megatron has it.");
     if (is("gradient_sync", "zero")) return;
-    refuse(is("context_parallel", "a2a") && p_.tp > 1, "--cp",
-           "heads exchanged over cp (a2a) beside tensor parallelism",
-           "--tp 1, or --set context_parallel=p2p or all_gather",
-           "Heads that tp has split would be split once more, which is not modelled.");
+    if (is("context_parallel", "a2a")) exchanged_heads();
     refuse(a_.sinks && is("context_parallel", "p2p"), "--cp", "attention sinks in a ring", "1",
            "Transformer Engine has them with --set context_parallel=a2a only.");
     refuse(
         !profile_["context_parallel"].empty() && p_.seq % (2 * p_.cp) != 0 && p_.seq % p_.cp == 0,
         "--seq", fmt::format("{} tokens in two chunks for each of {} ranks of cp", p_.seq, p_.cp),
         fmt::format("a multiple of {}", 2 * p_.cp));
+  }
+
+  // Each rank of cp gets its share of the heads of a rank of tp.
+  void exchanged_heads() {
+    const int64_t heads = a_.latent ? a_.heads : std::gcd(a_.heads, a_.kv_heads);
+    const int64_t local = heads / std::gcd(heads, p_.tp);
+    refuse(local % p_.cp != 0, "--cp",
+           fmt::format("{} heads and {} of keys and values, exchanged over {} ranks", a_.heads,
+                       a_.latent ? a_.heads : a_.kv_heads, p_.tp * p_.cp),
+           fmt::format("a divisor of {}", local), "Or --set context_parallel=p2p or all_gather.");
+    refuse(a_.sinks && p_.tp > 1, "--tp", "attention sinks with heads exchanged over cp", "1");
   }
 
   void pipeline() {

@@ -106,11 +106,30 @@ TEST(ContextParallel, HasNoSinksInARing) {
   EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("context_parallel=a2a")));
 }
 
-TEST(ContextParallel, ExchangesHeadsWithoutTensorParallelismOnly) {
-  Plan plan = plan_of(2, 64, false);
+// Transformer Engine, AttnFuncWithCPAndQKVOA2A: 64 / 8 heads and 8 / 8 of keys and values on a rank
+// of tp, of 1024 tokens, 64 wide, 2 B each, over 2 ranks.
+TEST(ContextParallel, ExchangesTheHeadsOfARankOfTensorParallelism) {
+  Plan plan = plan_of(4, 2048, true);
   plan.cp = 2;
-  EXPECT_THAT(refusals(dense(1, 64, 4), plan, {"context_parallel=a2a"}),
-              ElementsAre(HasSubstr("beside tensor parallelism")));
+  Architecture a = dense(1, 4096, 64);
+  a.kv_heads = 8;
+  const Program p = predict(a, plan, {"context_parallel=a2a"});
+  const Counts exchanged{{"cp all_to_all 2097152>2097152", 2}, {"cp all_to_all 262144>262144", 2}};
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    Counts cp;
+    for (const auto& [line, n] : of(p, phase, "layers.0.attn"))
+      if (line.rfind("cp ", 0) == 0) cp[line] = n;
+    EXPECT_EQ(cp, exchanged);
+  }
+}
+
+TEST(ContextParallel, NeedsAShareOfTheLocalHeadsForEveryRank) {
+  Plan plan = plan_of(4, 64, true);
+  plan.cp = 4;
+  Architecture a = dense(1, 64, 16);
+  predict(a, plan, {"context_parallel=a2a"});
+  a.kv_heads = 8;
+  EXPECT_THAT(refusals(a, plan, {"context_parallel=a2a"}), ElementsAre(HasSubstr("divisor of 2")));
 }
 
 // A large world: peers are told by their offset, and even and odd ranks behave alike.
