@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/base/dtype.h"
 #include "analyzer/base/units.h"
 
 namespace s2t {
@@ -81,6 +83,12 @@ struct Architecture {
   std::optional<LatentAttention> latent;
   int64_t encoder_layers = 0;  // of an encoder in front of a decoder with cross-attention
 
+  int64_t stated_positions = 0;  // where they have no rows; 0: not said
+  std::optional<DType> stored;   // element type of the published parameters
+
+  // Where a file says a size, by the member's name: "heads" -> "/text_config/n_head". Defaults have
+  // no place.
+  std::map<std::string, std::string> at;
   std::vector<Remark> remarks;
 };
 

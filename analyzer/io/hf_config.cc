@@ -11,8 +11,13 @@
 
 namespace s2t {
 
-std::optional<int64_t> optional_size(JsonObject& config,
-                                     std::initializer_list<std::string_view> keys, int64_t most) {
+std::string place_of(JsonObject& config, Keys keys) {
+  for (const std::string_view key : keys)
+    if (const JsonCursor at = config.nullable(key)) return at.pointer();
+  return "";
+}
+
+std::optional<int64_t> optional_size(JsonObject& config, Keys keys, int64_t most) {
   std::optional<int64_t> found;
   std::string_view first;
   for (const std::string_view key : keys) {
@@ -28,8 +33,7 @@ std::optional<int64_t> optional_size(JsonObject& config,
   return found;
 }
 
-int64_t required_size(JsonObject& config, std::initializer_list<std::string_view> keys,
-                      int64_t most) {
+int64_t required_size(JsonObject& config, Keys keys, int64_t most) {
   if (const auto found = optional_size(config, keys, most)) return *found;
   for (const std::string_view key : keys)
     if (const JsonCursor at = config.optional(key)) {  // there, but null
@@ -102,12 +106,22 @@ bool has(JsonObject& config, const Switch& part) {
   return config.nullable(part.key).boolean().value_or(part.otherwise);
 }
 
+// Spellings of one key.
+const Keys kHeads{"num_attention_heads", "n_head", "num_heads", "n_heads"};
+const Keys kKvHeads{"num_key_value_heads", "num_kv_heads"};
+const Keys kLayers{"num_hidden_layers", "n_layer", "num_layers", "n_layers"};
+const Keys kFfn{"intermediate_size", "n_inner",      "ffn_dim", "d_ff",
+                "ffn_hidden_size",   "ffn_embed_dim"};
+const Keys kPositions{"max_position_embeddings", "n_positions"};
+const std::pair<const char*, Keys> kPlaces[] = {{"heads", kHeads},
+                                                {"kv_heads", kKvHeads},
+                                                {"layers", kLayers},
+                                                {"ffn", kFfn},
+                                                {"positions", kPositions}};
+
 void read_heads(JsonObject& config, const ConfigFamily& family, Architecture& a) {
-  a.heads =
-      required_size(config, {"num_attention_heads", "n_head", "num_heads", "n_heads"}, kMostHeads);
-  const auto kv = family.grouped
-                      ? optional_size(config, {"num_key_value_heads", "num_kv_heads"}, kMostHeads)
-                      : std::nullopt;
+  a.heads = required_size(config, kHeads, kMostHeads);
+  const auto kv = family.grouped ? optional_size(config, kKvHeads, kMostHeads) : std::nullopt;
   const bool stated_null = config.optional("num_key_value_heads").present();
   const int64_t absent = family.kv_heads > 0 && !stated_null ? family.kv_heads : a.heads;
   a.kv_heads = kv.value_or(absent);
@@ -124,20 +138,28 @@ void read_heads(JsonObject& config, const ConfigFamily& family, Architecture& a)
 }
 
 void read_widths(JsonObject& config, const ConfigFamily& family, Architecture& a) {
-  a.layers = required_size(config, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"},
-                           kMostLayers);
+  a.layers = required_size(config, kLayers, kMostLayers);
   a.hidden = required_size(config, {"hidden_size", "n_embd", "n_embed", "d_model", "hidden_dim"});
-  const std::initializer_list<std::string_view> ffn{
-      "intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "ffn_embed_dim"};
   if (family.ffn_factor > 0)
-    a.ffn = optional_size(config, ffn).value_or(family.ffn_factor * a.hidden);
+    a.ffn = optional_size(config, kFfn).value_or(family.ffn_factor * a.hidden);
   else if (!family.own_ffn)
-    a.ffn = required_size(config, ffn);
+    a.ffn = required_size(config, kFfn);
   a.vocab = family.vocab > 0 ? optional_size(config, {"vocab_size"}).value_or(family.vocab)
                              : required_size(config, {"vocab_size"});
+  const auto positions = optional_size(config, kPositions);
   if (family.positions == Positions::learned)
-    a.position_rows = optional_size(config, {"max_position_embeddings", "n_positions"})
-                          .value_or(family.position_rows);
+    a.position_rows = positions.value_or(family.position_rows);
+  else
+    a.stated_positions = positions.value_or(0);
+  for (const auto& [size, keys] : kPlaces)
+    if (std::string place = place_of(config, keys); !place.empty()) a.at[size] = std::move(place);
+}
+
+// Of the file or of the part that is read; a word that is no type says nothing.
+void read_stored(JsonObject& config, Architecture& a) {
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (const JsonCursor at = config.nullable(key); at.is(JsonKind::string))
+      if (const auto dtype = parse_dtype(at.string().value_or(""))) a.stored = dtype;
 }
 
 void read_parts(JsonObject& config, const ConfigFamily& family, Architecture& a) {
@@ -200,6 +222,7 @@ std::string name_of(JsonObject& config, const std::string& file) {
 
 void read_text(JsonObject& config, const ConfigFamily& family, Architecture& a) {
   config.ignore_rest();
+  read_stored(config, a);
   read_widths(config, family, a);
   read_heads(config, family, a);
   read_parts(config, family, a);
@@ -229,6 +252,7 @@ std::optional<Architecture> read_hf_config(const JsonCursor& root) {
   a.name = name_of(config, root.sink().file());
   a.tied = config.nullable("tie_word_embeddings").boolean().value_or(family->tied);
   remark_code(config, a);
+  read_stored(config, a);
   if (const JsonCursor nested = config.nullable("text_config")) {
     JsonObject text = nested.object();
     if (const auto tied = text.nullable("tie_word_embeddings").boolean()) a.tied = *tied;

@@ -14,8 +14,9 @@ constexpr Switch kAlways{true, ""};
 
 // --- experts -------------------------------------------------------------------------------------
 
-Experts read_experts(JsonObject& config, std::initializer_list<std::string_view> count) {
+Experts read_experts(JsonObject& config, Architecture& a, Keys count) {
   Experts e;
+  a.at["experts"] = place_of(config, count);
   e.experts = required_size(config, count, kMostExpertsOfConfig);
   e.top_k = required_size(config, {"num_experts_per_tok", "experts_per_token", "moe_top_k"},
                           kMostExpertsOfConfig);
@@ -27,7 +28,7 @@ Experts read_experts(JsonObject& config, std::initializer_list<std::string_view>
 
 // Every layer has experts and they are as wide as the file's feed-forward layers.
 void own_mixtral(JsonObject& config, Architecture& a) {
-  a.experts = read_experts(config, {"num_local_experts"});
+  a.experts = read_experts(config, a, {"num_local_experts"});
   a.experts->ffn = a.ffn;
 }
 
@@ -50,7 +51,7 @@ void refuse_mixed_layers(JsonObject& config) {
 
 void own_qwen3_moe(JsonObject& config, Architecture& a) {
   refuse_mixed_layers(config);
-  a.experts = read_experts(config, {"num_experts"});
+  a.experts = read_experts(config, a, {"num_experts"});
   a.experts->ffn = required_size(config, {"moe_intermediate_size"});
 }
 
@@ -66,7 +67,7 @@ void own_dbrx(JsonObject& config, Architecture& a) {
   if (const auto kv = attention.nullable("kv_n_heads").integer(1, kMostHeads)) a.kv_heads = *kv;
   JsonObject ffn = config.required("ffn_config").object();
   ffn.ignore_rest();
-  a.experts = read_experts(ffn, {"moe_num_experts"});
+  a.experts = read_experts(ffn, a, {"moe_num_experts"});
   a.ffn = a.experts->ffn = required_size(ffn, {"ffn_hidden_size"});
 }
 
@@ -88,7 +89,7 @@ void read_latent(JsonObject& config, Architecture& a) {
 
 void own_deepseek(JsonObject& config, Architecture& a) {
   read_latent(config, a);
-  a.experts = read_experts(config, {"n_routed_experts"});
+  a.experts = read_experts(config, a, {"n_routed_experts"});
   Experts& e = *a.experts;
   e.ffn = required_size(config, {"moe_intermediate_size"});
   e.shared_ffn = size_or_null(config, "n_shared_experts", kMostExpertsOfConfig) * e.ffn;

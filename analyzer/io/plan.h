@@ -21,7 +21,7 @@ struct Plan {
   int64_t tp = 1, pp = 1, cp = 1, ep = 1;
   int64_t dp = 0;   // 0: what `world` leaves, or 1
   int64_t etp = 0;  // tensor parallelism of experts; 0: as tp
-  int64_t vpp = 1;  // model chunks per pipeline rank
+  int64_t vpp = 0;  // model chunks per pipeline rank; 0: as layers_per_chunk says, or 1
   bool sp = false;  // sequence parallelism over the tp ranks; without effect if tp is 1
   int64_t seq = 0;  // tokens per sample; must be stated
   int64_t micro_batch = 1;
@@ -34,11 +34,13 @@ struct Plan {
   // equal. Empty and 0: equal shares.
   std::vector<int64_t> stage_layers;
   int64_t first_layers = 0, last_layers = 0;
-  int64_t layers_per_chunk = 0;  // says how many chunks there are, instead of vpp
+  int64_t layers_per_chunk = 0;  // says how many chunks there are, as vpp does
   std::string schedule;          // of the pipeline; "": 1f1b, or interleaved with vpp > 1
   Recompute recompute = Recompute::none;
   std::optional<int64_t> world;  // checked if stated
 
+  bool countable()
+      const;  // no more ranks than a mesh may have; products of sizes overflow where it is not
   int64_t expert_tp() const { return etp > 0 ? etp : tp; }
   bool sequence_parallel() const { return sp && tp > 1; }
   int64_t microbatches() const { return global_batch == 0 ? 1 : global_batch / (dp * micro_batch); }
@@ -53,9 +55,13 @@ std::vector<std::string> split_order(const std::string& order);
 Plan resolved(Plan plan, const Architecture& architecture);
 
 // What is wrong with a plan for any architecture, where that is not known: ranks, tokens, samples.
-void check_job(Plan plan, Diagnostics& sink);
+void check_job(const Plan& plan, Diagnostics& sink);
+// Where a plan, as stated, says one thing twice and differently. `layers` of the model; 0: unknown.
+void check_contradictions(const Plan& stated, int64_t layers, Diagnostics& sink);
 // Everything that is wrong with a resolved `plan` for `architecture`, each with what would fit.
 // Pointers are the flags: "--tp".
 void check_plan(const Architecture& architecture, const Plan& plan, Diagnostics& sink);
+// What is legal and surprising about a plan for this model.
+std::vector<Remark> plan_remarks(const Architecture& architecture, const Plan& plan);
 
 }  // namespace s2t

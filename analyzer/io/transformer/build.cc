@@ -63,7 +63,9 @@ std::optional<Model> build_transformer(const Architecture& a, const Plan& stated
                                        const Profile& profile, Diagnostics& sink) {
   Plan plan = resolved(as_framework_runs(stated, a, profile), a);
   if (plan.order.empty()) plan.order = profile["rank_order"];
+  check_contradictions(stated, a.layers, sink);
   check_plan(a, plan, sink);
+  if (!plan.countable()) return std::nullopt;
   check_framework(a, plan, profile, sink);
   check_parts(a, plan, profile, sink);
   if (sink.any()) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "analyzer/base/text.h"
+#include "analyzer/io/fit.h"
 
 namespace s2t {
 namespace {
@@ -71,7 +72,7 @@ class Limits {
            "latent attention over tp", "1", "megatron has it.");
     refuse(is("vocabulary_padding", "none") && a_.vocab % p_.tp != 0, "--tp",
            fmt::format("a vocabulary of {} over {} ranks", a_.vocab, p_.tp),
-           "a divisor of the vocabulary", "--set vocabulary_padding=128 pads it.");
+           divisors(std::gcd(a_.heads, a_.vocab)), "--set vocabulary_padding=128 pads it.");
   }
 
   // Profiles that take this model and plan as they are.
@@ -157,7 +158,7 @@ class Limits {
     refuse(
         !profile_["context_parallel"].empty() && p_.seq % (2 * p_.cp) != 0 && p_.seq % p_.cp == 0,
         "--seq", fmt::format("{} tokens in two chunks for each of {} ranks of cp", p_.seq, p_.cp),
-        fmt::format("a multiple of {}", 2 * p_.cp));
+        neighbours(p_.seq, std::lcm(2 * p_.cp, p_.sequence_parallel() ? p_.tp * p_.cp : 1)));
   }
 
   // Each rank of cp gets its share of the heads of a rank of tp.
@@ -172,6 +173,8 @@ class Limits {
   }
 
   void pipeline() {
+    refuse(!is("pipeline", "deepspeed") && p_.schedule == "deepspeed", "--schedule",
+           "the schedule of DeepSpeed", "another one, or leave it out");
     refuse(p_.vpp > 1 && p_.pp == 2 && is("interleaved_p2p", "batched"), "--pp",
            "2 pipeline ranks with model chunks and without overlapped messages", "more than 2",
            "Or leave out --no-overlap-p2p-communication (interleaved_p2p=batched).");
@@ -183,7 +186,7 @@ class Limits {
         fmt::format("{} microbatches on {} pipeline ranks", p_.microbatches(), p_.pp),
         fmt::format("{} samples or more", p_.pp * p_.dp * p_.micro_batch), "Or --schedule gpipe.");
     if (!is("pipeline", "deepspeed") || p_.pp == 1) return;
-    refuse(p_.vpp > 1, "--vpp", "model chunks", "1", "megatron and torchtitan have them.");
+    refuse(p_.vpp > 1, "--vpp", "model chunks", "1", "megatron has them.");
     refuse(p_.zero > 1, "--zero", fmt::format("ZeRO stage {} with a pipeline", p_.zero), "0 or 1");
     refuse(p_.tp > 1, "--tp", "tensor parallelism with a pipeline", "1, or --pp 1",
            "It sends activations in parts over tp, which is not modelled.");
@@ -198,7 +201,10 @@ class Limits {
            "experts with tensor parallelism but without sequence parallelism", "--sp too");
     refuse(!is("tensor_parallel", "optional_sequence") && p_.tp > 1, "--tp",
            "experts with tensor parallelism", "1", "megatron has it.");
-    if (is("expert_groups", "within_dp")) experts_within_dp();
+    if (is("expert_groups", "within_dp"))
+      experts_within_dp();
+    else
+      folded_order();
     refuse(is("moe_dispatcher", "flex"), "--set", "moe_dispatcher=flex", "alltoall or allgather",
            "Its exchanges are kernels of DeepEP or HybridEP, no NCCL collectives.");
     if (is("moe_dispatcher", "allgather")) gathered_tokens();
@@ -219,6 +225,27 @@ class Limits {
     return std::find(words.begin(), words.end(), axis) - words.begin();
   }
 
+  // Dense and expert ranks are laid out in one order, and both need the same pipeline groups
+  // (parallel_state.py, initialize_model_parallel).
+  void folded_order() {
+    const std::vector<std::string> words = split_order(p_.order);
+    if (p_.pp == 1 || words.back() == "pp") return;
+    int64_t dense = 1, expert = 1;  // ranks between neighbours of pp
+    for (const std::string& word : words) {
+      if (word == "pp") break;
+      dense *= word == "tp" ? p_.tp : word == "cp" ? p_.cp : word == "dp" ? p_.dp : 1;
+      expert *= word == "tp"   ? p_.expert_tp()
+                : word == "ep" ? p_.ep
+                : word == "dp" ? p_.expert_dp()
+                               : 1;
+    }
+    refuse(p_.expert_dp() != p_.dp || dense != expert, "--order",
+           fmt::format("{} with tp {} x cp {}, of experts etp {} x ep {},", quoted(p_.order), p_.tp,
+                       p_.cp, p_.expert_tp(), p_.ep),
+           "an order that ends with pp",
+           "Another one needs etp x ep = tp x cp, and as many ranks between neighbours of pp.");
+  }
+
   void gathered_tokens() {
     refuse(is("expert_groups", "within_dp"), "--set", "moe_dispatcher=allgather", "alltoall",
            "This version gathers indices instead of a map, which is not modelled.");
@@ -233,7 +260,8 @@ class Limits {
     refuse(p_.expert_tp() != p_.tp, "--etp",
            fmt::format("experts split over {} ranks", p_.expert_tp()), "leave it out");
     refuse(p_.dp % p_.ep != 0, "--ep",
-           fmt::format("{} ranks of experts within dp {}", p_.ep, p_.dp), "a divisor of dp");
+           fmt::format("{} ranks of experts within dp {}", p_.ep, p_.dp),
+           divisors(std::gcd(p_.dp, a_.experts->experts)));
     refuse(p_.ep > 1 && std::abs(place_of("ep") - place_of("dp")) != 1, "--order", quoted(p_.order),
            "ep next to dp");
   }
@@ -401,8 +429,9 @@ void set_megatron(ModelBuilder& b, GradientSyncDecl& sync) {
 
 Plan as_framework_runs(Plan plan, const Architecture& a, const Profile& profile) {
   if (profile.is("tensor_parallel", "always_sequence")) plan.sp = plan.tp > 1;
-  if (profile.is("pipeline", "deepspeed") && plan.schedule.empty()) plan.schedule = "deepspeed";
-  const int64_t stages = plan.pp * plan.vpp;
+  if (profile.is("pipeline", "deepspeed") && plan.schedule.empty() && plan.pp > 1)
+    plan.schedule = "deepspeed";
+  const int64_t stages = plan.pp * std::max<int64_t>(1, plan.vpp);
   const bool stated = !plan.stage_layers.empty() || plan.first_layers > 0 || plan.last_layers > 0 ||
                       plan.layers_per_chunk > 0;
   if (profile.is("stage_split", "weighted_ends") && !stated && stages > 1 && a.layers + 2 >= stages)

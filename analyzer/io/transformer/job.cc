@@ -144,6 +144,7 @@ void set_up_job(ModelBuilder& b) {
 
 void add_remarks(ModelBuilder& b) {
   b.model.remarks = b.a.remarks;
+  for (Remark& remark : plan_remarks(b.a, b.p)) b.model.remarks.push_back(std::move(remark));
   if (b.vocabulary() != b.a.vocab)
     b.model.remarks.push_back(
         {"vocabulary-padded",

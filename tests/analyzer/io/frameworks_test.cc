@@ -89,9 +89,9 @@ TEST(Torchtitan, StepIsThatOfPyTorchCallByCall) {
 TEST(Torchtitan, LayerHasFourGathersAndFourScattersOverTp) {
   const auto over_tp = [](int64_t layers) {
     std::map<std::string, int> counts;
-    for (const std::string& l : step(
-             predict(llama(layers, 8192, 64, 32000), split_of(8, 2, 4096), profile_of("torchtitan")),
-             0))
+    for (const std::string& l : step(predict(llama(layers, 8192, 64, 32000), split_of(8, 2, 4096),
+                                             profile_of("torchtitan")),
+                                     0))
       ++counts[l];
     return counts;
   };

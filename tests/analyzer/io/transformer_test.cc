@@ -296,7 +296,7 @@ TEST(Plan, EveryMistakeSaysWhatWouldFit) {
                   HasSubstr("--ep: 3 does not divide the 8 experts; expected 1, 2, 4 or 8"),
                   HasSubstr("--global-batch: 4 samples do not divide over dp 3 x "
                             "microbatches "
-                            "of 1; expected a multiple of 3")));
+                            "of 1; expected 3 or 6 (multiples of 3)")));
 }
 
 TEST(Modules, CountTheMessagesOfAllChunksOfARank) {
