@@ -86,10 +86,24 @@ ReportOptions options_of(const Arguments& arguments) {
   return options;
 }
 
+// A rank of another stage issues nothing there: an answer of nothing would look like one.
+void check_rank_and_stage(const Program& program, const ReportOptions& options) {
+  const std::optional<AtomIndex> pipeline = program.mesh.pipeline_atom();
+  if (!options.rank || !options.stage || options.rank->value >= program.mesh.world()) return;
+  const int64_t is = pipeline ? program.mesh.coordinate(*options.rank, *pipeline) : 0;
+  if (is == *options.stage) return;
+  throw UserError("shape2trace", {{"--rank",
+                                   fmt::format("rank {} is on stage {}, but --stage is {}",
+                                               options.rank->value, is, *options.stage),
+                                   fmt::format("--stage {}, or one of the two options", is), "",
+                                   "contradiction"}});
+}
+
 void write_report(std::string_view command, const Program& program, const Arguments& arguments,
                   std::ostream& out, std::ostream& err) {
   const Report& report = find_report(command, arguments.format);
   ReportOptions options = options_of(arguments);
+  check_rank_and_stage(program, options);
   const bool mermaid = report.format == "mermaid";
   if (report.through.empty() && !mermaid) return report.write(program, options, out);
   if (!mermaid) options.most_boxes = kMostBoxes;

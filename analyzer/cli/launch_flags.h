@@ -167,4 +167,13 @@ inline constexpr std::string_view kElsewhere =
     "--moe-router-enable-expert-bias --moe-expert-capacity-factor "
     "--moe-pad-expert-input-to-capacity";
 
+// Flags that take a word for all layers, or one for each.
+inline constexpr std::string_view kPerLayer = "--cp-comm-type";
+
+// Options that say one thing in several ways: one on the command line wins over all in a file.
+inline constexpr std::string_view kOneOf[] = {
+    "--vpp --layers-per-chunk",
+    "--stage-layers --first-layers --last-layers",
+};
+
 }  // namespace s2t

@@ -22,23 +22,30 @@ const Row* find(const Row (&rows)[n], const std::string& flag) {
   return it == std::end(rows) ? nullptr : it;
 }
 
+std::vector<std::string> blank_separated(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : std::string(text) + " ")
+    if (c != ' ')
+      word += c;
+    else if (!word.empty())
+      words.push_back(std::exchange(word, {}));
+  return words;
+}
+
 // Whether `value` is one of `words`.
 bool among(const std::string& value, std::string_view words) {
   const std::string all = " " + std::string(words) + " ";
   return !value.empty() && all.find(" " + value + " ") != std::string::npos;
 }
 
-// Every plan option that is also Megatron's, by Megatron's name.
+// Every plan option by the names that a launch may use: Megatron's, and ours.
 std::map<std::string, const OptionDef*> options_by_name() {
   std::map<std::string, const OptionDef*> names;
-  for (const PlanOption& option : plan_options()) {
-    std::string word;
-    for (const char c : std::string(option.def.also) + " ")
-      if (c != ' ')
-        word += c;
-      else if (!word.empty())
-        names[std::exchange(word, {})] = &option.def;
-  }
+  for (const PlanOption& option : plan_options())
+    for (std::string& word :
+         blank_separated(fmt::format("{} {}", option.def.flag, option.def.also)))
+      names[std::move(word)] = &option.def;
   return names;
 }
 
@@ -70,19 +77,22 @@ class Reader {
                std::move(advice), std::move(slug)});
   }
 
-  void read(const LaunchFlag& flag) {
+  void read(const LaunchFlag& stated) {
+    const LaunchFlag flag = with_one_value(stated);
+    const bool again = twice(flag);
     seen_[flag.name] = flag.value;
+    where_[flag.name] = flag.where;
+    if (again) return;
     if (const auto it = names_.find(flag.name); it != names_.end())
       return option(flag, *it->second);
     bool known = false;
     if (const LaunchMeaning* m = find(kMeanings, flag.name)) {
       known = true;
-      set(m->option, std::string(m->value));
+      set(m->option, std::string(m->value), flag);
     }
     for (const LaunchChange& c : kChanges)
       if (c.flag == flag.name && (known = true) && (c.own.empty() || c.own == flag.value))
-        out_.changes.push_back(
-            fmt::format("{}={}", c.name, c.value.empty() ? flag.value : c.value));
+        change(flag, c);
     if (const LaunchShape* s = find(kShapes, flag.name)) {
       known = true;
       shape(flag, *s);
@@ -97,27 +107,113 @@ class Reader {
     if (!known && !among(flag.name, kElsewhere)) slip(flag);
   }
 
+  // A word for each layer; all of them must be the same.
+  LaunchFlag with_one_value(LaunchFlag flag) {
+    if (!among(flag.name, kPerLayer)) return flag;
+    std::vector<std::string> words = blank_separated(flag.value);
+    words.insert(words.end(), flag.more.begin(), flag.more.end());
+    if (words.empty()) return flag;
+    flag.value = words.front();
+    const auto other = std::find_if(words.begin(), words.end(),
+                                    [&](const std::string& w) { return w != flag.value; });
+    if (other != words.end())
+      refuse(flag,
+             fmt::format("{} for layer 1 and {} for layer {}", quoted(flag.value), quoted(*other),
+                         other - words.begin() + 1),
+             "one word, or the same word for each layer",
+             "Layers that do it differently are not modelled.", "unsupported-plan");
+    else if (a_ && words.size() > 1 && std::cmp_not_equal(words.size(), a_->layers))
+      refuse(flag, fmt::format("{} words", words.size()),
+             fmt::format("1, or {}: one for each layer", a_->layers));
+    return flag;
+  }
+
+  bool matters(const std::string& flag) const {
+    const auto changes = [&](const LaunchChange& c) { return c.flag == flag; };
+    return names_.contains(flag) || find(kMeanings, flag) || find(kShapes, flag) ||
+           std::any_of(std::begin(kChanges), std::end(kChanges), changes);
+  }
+
+  // A script of two launches, or of two branches, does not say which is meant.
+  bool twice(const LaunchFlag& flag) {
+    const auto before = seen_.find(flag.name);
+    if (before == seen_.end()) return false;
+    const auto it = names_.find(flag.name);
+    if (before->second == flag.value || !matters(flag.name) ||
+        (it != names_.end() && given_.has(it->second->flag)))
+      return before->second == flag.value;
+    refuse(flag, fmt::format("{}, but {} is {}", flag.value, where_[flag.name], before->second),
+           "one value",
+           it == names_.end() ? "Leave one of them out of the file."
+                              : fmt::format("Or say {} on the command line.", it->second->flag));
+    return true;
+  }
+
   void not_predicted(std::string_view flag, std::string_view what) {
     not_predicted_.push_back(fmt::format("{} ({})", flag, what));
   }
 
-  void set(std::string_view option, const std::string& value) {
-    if (!given_.has(option)) out_.options[std::string(option)] = value;
+  // The command line wins, also where it says the same in another way.
+  bool overridden(std::string_view option) const {
+    if (given_.has(option)) return true;
+    for (const std::string_view group : kOneOf)
+      if (among(std::string(option), group))
+        for (const std::string& other : blank_separated(group))
+          if (given_.has(other)) return true;
+    return false;
+  }
+
+  void set(std::string_view option, const std::string& value, const LaunchFlag& flag) {
+    if (overridden(option)) {
+      if (!given_.has(option) || given_.text(option) != value)
+        overridden_.push_back(flag.value.empty() ? flag.name : flag.name + " " + flag.value);
+      return;
+    }
+    const auto [it, fresh] = set_by_.emplace(option, flag);
+    std::string& now = out_.options[std::string(option)];
+    if (fresh)
+      now = value;
+    else if (now != value)
+      refuse(flag,
+             fmt::format("it means {} {}, but {} ({}) means {}", option, value, it->second.name,
+                         it->second.where, now),
+             "one of the two flags", fmt::format("Or say {} on the command line.", option));
+  }
+
+  void set_unless_said(std::string_view option, const std::string& value) {
+    if (!overridden(option)) out_.options.emplace(option, value);
+  }
+
+  bool is_set(std::string_view name) const {
+    return ("\n" + given_.text("--set")).find(fmt::format("\n{}=", name)) != std::string::npos;
+  }
+
+  void change(const LaunchFlag& flag, const LaunchChange& c) {
+    if (c.value.empty() && (flag.open() || flag.value.empty()) && !is_set(c.name))
+      return refuse(flag, flag.open() ? flag.why_open : "no value",
+                    fmt::format("a value, or --set {}=VALUE on the command line", c.name), "",
+                    "missing-option");
+    out_.changes.push_back(
+        {fmt::format("{}={}", c.name, c.value.empty() ? flag.value : c.value), flag.name});
   }
 
   void option(const LaunchFlag& flag, const OptionDef& def) {
-    if (given_.has(def.flag)) return;
-    if (!def.value.empty() && flag.open())
-      return refuse(flag, "the value " + quoted(flag.value) + " is not set in the file",
+    if (given_.has(def.flag) || def.value.empty()) return set(def.flag, flag.value, flag);
+    if (flag.open())
+      return refuse(flag, flag.why_open,
                     fmt::format("{} {} on the command line", def.flag, def.value), "",
                     "missing-option");
-    if (!def.value.empty() && flag.value.empty())
+    if (flag.value.empty())
       return refuse(flag, "no value", flag.name + " " + std::string(def.value), "", "bad-option");
-    set(def.flag, def.value.empty() ? "" : flag.value);
+    set(def.flag, flag.value, flag);
   }
 
   void shape(const LaunchFlag& flag, const LaunchShape& s) {
-    if (!a_ || flag.open()) return;
+    if (!a_) return;
+    if (flag.open()) {
+      not_compared_.push_back(fmt::format("{} ({})", flag.name, flag.why_open));
+      return;
+    }
     const int64_t is = s.of(*a_);
     if (whole(flag.value) == is) return;
     refuse(flag, flag.value.empty() ? "no value" : flag.value,
@@ -133,7 +229,8 @@ class Reader {
   // A slip of the finger in a flag that matters would change the plan unseen.
   void slip(const LaunchFlag& flag) {
     std::vector<std::string> known;
-    for (const auto& [name, def] : names_) known.push_back(name);
+    for (const auto& [name, def] : names_)
+      if (name != def->flag) known.push_back(name);
     const std::string meant = closest(flag.name, known);
     if (meant.empty()) {
       others_.insert(flag.name);
@@ -158,7 +255,7 @@ class Reader {
     const auto gpus = value_of({"--nproc_per_node", "--nproc-per-node"}, {"GPUS_PER_NODE"});
     const auto nodes = value_of({"--nnodes"}, {"NUM_NODES", "NNODES"});
     if (gpus && nodes && *gpus < 65'536 && *nodes < 65'536)
-      return set("--world", std::to_string(*gpus * *nodes));
+      return set_unless_said("--world", std::to_string(*gpus * *nodes));
     if (!given_.has("--world") && !given_.has("--dp"))
       out_.remarks.push_back({"flags-not-read",
                               "the launch file does not say how many ranks there are: one replica "
@@ -168,8 +265,8 @@ class Reader {
   // Megatron trains in float32 unless told; only bf16 then reduces in float32 by itself.
   void element_types() {
     if (given("--fp16") && !given("--accumulate-allreduce-grads-in-fp32"))
-      set("--grad-dtype", "f16");
-    if (!given("--fp16") && !given("--bf16")) set("--dtype", "f32");
+      set_unless_said("--grad-dtype", "f16");
+    if (!given("--fp16") && !given("--bf16")) set_unless_said("--dtype", "f32");
   }
 
   bool given(const std::string& flag) const { return seen_.contains(flag); }
@@ -183,17 +280,19 @@ class Reader {
     const std::string balancing = value("--moe-router-load-balancing-type", "aux_loss");
     for (const char* known : {"aux_loss", "seq_aux_loss", "global_aux_loss"})
       if (coefficient != 0 && balancing == known)
-        out_.changes.push_back("moe_balancing=" + balancing);
+        out_.changes.push_back({"moe_balancing=" + balancing, "--moe-router-load-balancing-type"});
     for (const char* known : {"alltoall", "allgather", "flex"})  // allgather is Megatron's default
       if (value("--moe-token-dispatcher-type", "allgather") == std::string(known))
-        out_.changes.push_back(std::string("moe_dispatcher=") + known);
+        out_.changes.push_back(
+            {std::string("moe_dispatcher=") + known, "--moe-token-dispatcher-type"});
     const std::string capacity = value("--moe-expert-capacity-factor", "");
     if (!capacity.empty() && given("--moe-pad-expert-input-to-capacity"))
-      out_.changes.push_back("expert_capacity=" + capacity);
+      out_.changes.push_back({"expert_capacity=" + capacity, "--moe-expert-capacity-factor"});
     else if (!capacity.empty())
       not_predicted("--moe-expert-capacity-factor", "rows beyond an expert's capacity are dropped");
     const bool bias = given("--moe-router-enable-expert-bias");
-    if (a_->experts->balanced_by_bias && !bias) out_.changes.push_back("expert_bias=none");
+    if (a_->experts->balanced_by_bias && !bias)
+      out_.changes.push_back({"expert_bias=none", "no --moe-router-enable-expert-bias"});
     if (!a_->experts->balanced_by_bias && bias)
       not_predicted("--moe-router-enable-expert-bias", "tokens of every expert, once per step");
   }
@@ -204,6 +303,13 @@ class Reader {
                               "flags of the launch change collectives in a way that is not "
                               "predicted: " +
                                   join(not_predicted_, ", ")});
+    const auto say = [&](const std::vector<std::string>& flags, const char* slug,
+                         const char* lead) {
+      if (!flags.empty()) out_.remarks.push_back({slug, lead + join(flags, ", ")});
+    };
+    say(overridden_, "flags-overridden", "the command line wins over what the launch file says: ");
+    say(not_compared_, "flags-not-read",
+        "flags of the launch that are not compared with the config: ");
     if (others_.empty()) return;
     const std::vector<std::string> others(others_.begin(), others_.end());
     out_.remarks.push_back(
@@ -218,6 +324,9 @@ class Reader {
   std::map<std::string, const OptionDef*> names_;
   LaunchReading out_;
   std::map<std::string, std::string> seen_;  // and their values
+  std::map<std::string, std::string> where_;
+  std::map<std::string, LaunchFlag, std::less<>> set_by_;  // by option
+  std::vector<std::string> overridden_, not_compared_;
   std::set<std::string> others_;
   std::vector<std::string> not_predicted_;
 };

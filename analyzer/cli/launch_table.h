@@ -15,8 +15,12 @@
 namespace s2t {
 
 struct LaunchReading {
+  struct Change {
+    std::string assignment;  // "switch=value"
+    std::string flag;        // that implies it
+  };
   std::map<std::string, std::string> options;  // of a plan, as on the command line
-  std::vector<std::string> changes;            // "switch=value"
+  std::vector<Change> changes;
   std::vector<Remark> remarks;
 };
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "analyzer/base/text.h"
 #include "analyzer/cli/launch_table.h"
@@ -63,21 +66,84 @@ LaunchReading add_launch(Arguments& arguments, const Architecture* architecture,
   return reading;
 }
 
-// What --set says wins over what a launch file implies. The file is Megatron's: what means nothing
-// under another framework is left out.
-void change(Profile& profile, std::vector<std::string> changes, const Arguments& arguments,
-            Diagnostics& sink) {
-  std::erase_if(changes, [&](const std::string& assignment) {
-    return profile[assignment.substr(0, assignment.find('='))].empty();
-  });
-  if (arguments.has("--set"))
-    for (std::string& line : lines_of(arguments.text("--set"))) changes.push_back(std::move(line));
-  for (const std::string& assignment : changes)
-    if (const auto wrong = profile.set(assignment)) sink.add(*wrong);
+std::pair<std::string, std::string> parts_of(const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  return {assignment.substr(0, equals),
+          equals == std::string::npos ? "" : assignment.substr(equals + 1)};
 }
 
-std::optional<Profile> read_profile(const Arguments& arguments,
-                                    const std::vector<std::string>& changes, Diagnostics& sink) {
+// What --set says, by switch; one switch has one value.
+std::map<std::string, std::string> changes_of(const Arguments& arguments, Diagnostics& sink) {
+  std::map<std::string, std::string> changes;
+  if (!arguments.has("--set")) return changes;
+  for (const std::string& line : lines_of(arguments.text("--set"))) {
+    const auto [name, value] = parts_of(line);
+    const auto [it, fresh] = changes.emplace(name, value);
+    if (!fresh && it->second != value)
+      sink.add({"--set", fmt::format("{}={} and {}={}", name, it->second, name, value), "one value",
+                "", "contradiction"});
+  }
+  return changes;
+}
+
+bool same_value(const std::string& a, const std::string& b) {
+  const auto type = parse_dtype(a);
+  return a == b || (type && type == parse_dtype(b));
+}
+
+// An option and a switch that say the same and differ. A launch file's option gives way.
+void compare_with_switches(const Arguments& stated, Arguments& arguments, LaunchReading& launch,
+                           Diagnostics& sink) {
+  for (const auto& [name, value] : changes_of(stated, sink))
+    for (const PlanOption& option : plan_options()) {
+      const std::string flag(option.def.flag);
+      const std::string all = fmt::format(" {} ", option.switches);
+      if (all.find(" " + name + " ") == std::string::npos || !arguments.has(flag) ||
+          same_value(arguments.text(flag), value))
+        continue;
+      const std::string said = flag + " " + arguments.text(flag);
+      if (stated.has(flag)) {
+        sink.add({flag, fmt::format("{}, but --set {}={}", stated.text(flag), name, value),
+                  "one value", fmt::format("Leave out {} or --set {}.", flag, name),
+                  "contradiction"});
+      } else {
+        arguments.options.erase(flag);
+        launch.remarks.push_back(
+            {"flags-overridden",
+             fmt::format("--set {}={} wins over {}, as the launch file says", name, value, said)});
+      }
+    }
+}
+
+// What --set says wins over what a launch file implies. The file is Megatron's: what means nothing
+// under another framework is left out.
+void change(Profile& profile, LaunchReading& launch, const Arguments& arguments,
+            Diagnostics& sink) {
+  const std::string file = fmt::format("{} {}", kArgsFile, arguments.text(kArgsFile));
+  std::map<std::string, std::string> stated;
+  if (arguments.has("--set"))
+    for (const std::string& line : lines_of(arguments.text("--set"))) {
+      stated.insert(parts_of(line));
+      if (const auto wrong = profile.set(line)) sink.add(*wrong);
+    }
+  for (const LaunchReading::Change& change : launch.changes) {
+    const auto [name, value] = parts_of(change.assignment);
+    if (profile[name].empty()) continue;
+    if (const auto it = stated.find(name); it == stated.end()) {
+      if (auto wrong = profile.set(change.assignment)) {
+        wrong->pointer = fmt::format("{}: {}", file, change.flag);
+        sink.add(*wrong);
+      }
+    } else if (it->second != value) {
+      launch.remarks.push_back(
+          {"flags-overridden", fmt::format("--set {}={} wins over {} of the launch file", name,
+                                           it->second, change.flag)});
+    }
+  }
+}
+
+std::optional<Profile> read_profile(const Arguments& arguments, LaunchReading& launch,
+                                    Diagnostics& sink) {
   std::vector<std::string> names;
   for (const ProfileDef& p : profiles()) names.emplace_back(p.name);
   const std::string name = arguments.text("--profile");
@@ -88,7 +154,7 @@ std::optional<Profile> read_profile(const Arguments& arguments,
   else if (!profile)
     sink.add({"--profile", "unknown profile " + s2t::quoted(name), "one of " + quoted_list(names),
               did_you_mean(name, names), "bad-option"});
-  if (profile) change(*profile, changes, arguments, sink);
+  if (profile) change(*profile, launch, arguments, sink);
   return profile;
 }
 
@@ -100,13 +166,26 @@ void add_unless_told(const Diagnostics& more, Diagnostics& sink) {
     if (d.pointer.empty() || !told.contains(d.pointer)) sink.add(d);
 }
 
+// The type in which parameters were published says nothing about how they are trained.
+void remark_stored_type(const Architecture& a, const Arguments& arguments, Model& model) {
+  if (arguments.has("--dtype") || !a.stored) return;
+  const auto parameter = std::find_if(model.tensors.begin(), model.tensors.end(),
+                                      [](const TensorDecl& t) { return t.parameter; });
+  if (parameter == model.tensors.end() || parameter->dtype == *a.stored) return;
+  model.remarks.push_back(
+      {"stored-type", fmt::format("the config's parameters are stored in {}; the step is that of "
+                                  "training in {}, unless --dtype says otherwise",
+                                  info(*a.stored).name, info(parameter->dtype).name)});
+}
+
 std::optional<Model> read_config(const JsonCursor& root, const Arguments& stated) {
   Diagnostics& sink = root.sink();
   const auto architecture = read_hf_config(root);
   Arguments arguments = stated;
-  const LaunchReading launch = add_launch(arguments, architecture ? &*architecture : nullptr, sink);
+  LaunchReading launch = add_launch(arguments, architecture ? &*architecture : nullptr, sink);
+  compare_with_switches(stated, arguments, launch, sink);
   const Plan plan = read_plan(arguments, sink);
-  auto profile = read_profile(arguments, launch.changes, sink);
+  auto profile = read_profile(arguments, launch, sink);
   Diagnostics more(sink.file());
   if (!architecture) check_job(plan, more);
   add_unless_told(more, sink);
@@ -114,6 +193,7 @@ std::optional<Model> read_config(const JsonCursor& root, const Arguments& stated
   auto model = build_transformer(*architecture, plan, *profile, more);
   add_unless_told(more, sink);
   if (!model || sink.any()) return std::nullopt;
+  remark_stored_type(*architecture, arguments, *model);
   model->remarks.insert(model->remarks.end(), launch.remarks.begin(), launch.remarks.end());
   return model;
 }

@@ -35,20 +35,24 @@ void read_order(const Arguments& arguments, std::string_view flag, Plan& plan) {
                                    std::move(advice), "bad-option"}});
 }
 
-DType dtype_of(const Arguments& arguments, std::string_view flag) {
+DType dtype_of(const Arguments& arguments, std::string_view flag, const char* why_not_f8) {
   const std::string word = arguments.text(flag);
   const auto dtype = parse_dtype(word);
   if (!dtype || !is_differentiable(*dtype))
-    refuse(flag, "no floating-point type " + s2t::quoted(word), "f32, bf16, f16, f64 or f8");
+    refuse(flag, "no floating-point type " + s2t::quoted(word), "f32, bf16, f16 or f64");
+  if (*dtype == DType::f8) refuse(flag, "numbers of one byte", "f32, bf16, f16 or f64", why_not_f8);
   return *dtype;
 }
 
 void read_dtype(const Arguments& arguments, std::string_view flag, Plan& plan) {
-  plan.dtype = dtype_of(arguments, flag);
+  plan.dtype = dtype_of(arguments, flag,
+                        "FP8 training (--fp8-format of Megatron) keeps parameters and activations "
+                        "in bf16 and casts inside the linears; its one-byte gathers are not "
+                        "predicted.");
 }
 
 void read_grad_dtype(const Arguments& arguments, std::string_view flag, Plan& plan) {
-  plan.grad_dtype = dtype_of(arguments, flag);
+  plan.grad_dtype = dtype_of(arguments, flag, "No framework adds gradients up in FP8.");
 }
 
 // A positive number at the front of `text`, which is shortened; 0 if there is
@@ -153,9 +157,11 @@ constexpr PlanOption kOptions[] = {
      read_recompute},
     {{"--dtype", "T", "config: of parameters and activations, default bf16"}, read_dtype},
     {{"--grad-dtype", "T", "config: of gradient reductions; default: the profile's"},
-     read_grad_dtype},
+     read_grad_dtype,
+     "gradient_dtype fp16_gradient_dtype"},
     {{"--order", "O", "config: ranks, fastest first: tp-cp-ep-dp-pp; default: the profile's"},
-     read_order},
+     read_order,
+     "rank_order"},
     {{"--world", "N", "config: the number of ranks; it must be tp x pp x cp x dp"}, read_world},
 };
 

@@ -13,6 +13,7 @@ namespace s2t {
 struct PlanOption {
   OptionDef def;
   void (*read)(const Arguments& arguments, std::string_view flag, Plan& plan);  // throws UserError
+  std::string_view switches = {};  // of profiles that say the same, separated by spaces
 };
 
 std::span<const PlanOption> plan_options();

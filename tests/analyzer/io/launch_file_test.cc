@@ -48,7 +48,59 @@ TEST(LaunchFile, LeavesWhatOnlyAShellKnows) {
       flags("A=$B\nB=$A\n--nnodes $SLURM_NNODES --n $(nproc) --loop $A --sum $((1+x))");
   EXPECT_THAT(list, ElementsAre(Pair("nnodes", "$SLURM_NNODES"), Pair("n", "$(nproc)"),
                                 Pair("loop", testing::HasSubstr("$")), Pair("sum", "$((1+x))")));
-  for (const auto& [name, value] : list) EXPECT_TRUE((LaunchFlag{name, value, ""}.open())) << name;
+  for (const auto& [name, value] : list) EXPECT_NE(value.find('$'), std::string::npos) << name;
+}
+
+TEST(LaunchFile, TakesDefaultsOfEverySpelling) {
+  EXPECT_THAT(flags("export A=4\nEMPTY=\n: ${SET:=3}\n--a ${A-5} --b ${B-5} --c ${B:=${A}} "
+                    "--d ${EMPTY:-6} --e ${EMPTY-6}x --f ${A:+7} --g ${B:+7}x --h=\"${A}\""),
+              ElementsAre(Pair("a", "4"), Pair("b", "5"), Pair("c", "4"), Pair("d", "6"),
+                          Pair("e", "x"), Pair("f", "7"), Pair("g", "x"), Pair("h", "4")));
+}
+
+TEST(LaunchFile, ComputesWholeNumbers) {
+  EXPECT_THAT(
+      flags("G=8\nN=2\n--a $((G*N)) --b $(( ($G + 2*N) / 4 )) --c $((G-N)) --d $((2*(G+N)))"),
+      ElementsAre(Pair("a", "16"), Pair("b", "3"), Pair("c", "6"), Pair("d", "20")));
+  EXPECT_THAT(flags("--a $((1/0)) --b $((9999999999*9999999999)) --c $((x)) --d $((1+))"),
+              ElementsAre(Pair("a", "$((1/0))"), Pair("b", "$((9999999999*9999999999))"),
+                          Pair("c", "$((x))"), Pair("d", "$((1+))")));
+}
+
+TEST(LaunchFile, KnowsAVariableWhereItIsRead) {
+  EXPECT_THAT(flags("A=1\n--a $A\nA=2\n--b $A\n"), ElementsAre(Pair("a", "1"), Pair("b", "2")));
+  EXPECT_THAT(flags("run() {\n  go --a $A\n}\nA=3\nrun\n"), ElementsAre(Pair("a", "3")));
+  EXPECT_THAT(flags("if [ -z \"$A\" ]; then\n  A=4\nfi\n--a $A"), ElementsAre(Pair("a", "4")));
+}
+
+std::string why_open(const std::string& text) {
+  Diagnostics sink("train.sh");
+  const Launch launch = read_launch(text, sink);
+  return launch.flags.at(0).open() ? launch.flags.at(0).why_open : "";
+}
+
+TEST(LaunchFile, SaysWhyAValueIsOpen) {
+  EXPECT_EQ(why_open("--a $TP"), "TP is set nowhere in the file");
+  EXPECT_EQ(why_open("A=${NODES}\n--a $A"), "NODES is set nowhere in the file");
+  EXPECT_EQ(why_open("--a $((TP*2))"), "TP is set nowhere in the file");
+  EXPECT_EQ(why_open("--a $(nproc)"), "\"$(nproc)\" is known to the shell alone");
+  EXPECT_EQ(why_open("A=x\n--a ${A%y}"), "\"${A%y}\" cannot be computed here");
+  EXPECT_EQ(why_open("case $1 in\nbig) TP=8 ;;\n*) TP=4 ;;\nesac\n--a $TP"),
+            "TP is 8 (line 2) or 4 (line 3)");
+  EXPECT_EQ(why_open("[ -n \"$X\" ] && TP=8 || TP=4\n--a $TP"), "TP is 8 (line 1) or 4 (line 1)");
+  EXPECT_EQ(why_open("for TP in 1 2; do\n  --a $TP\ndone"), "TP is set nowhere in the file");
+}
+
+TEST(LaunchFile, KeepsFurtherWordsOfTheSameCommand) {
+  Diagnostics sink("train.sh");
+  const auto more = [&](const char* text) { return read_launch(text, sink).flags.at(0).more; };
+  EXPECT_THAT(more("A=(\n  --cp-comm-type p2p a2a \\\n p2p\n)\nrun ${A[@]}"),
+              ElementsAre("a2a", "p2p"));
+  EXPECT_THAT(more("--one 1\nrun"), IsEmpty());
+  EXPECT_THAT(more(R"({"args": {"cp-comm-type": ["p2p", "a2a"]}})"), ElementsAre("a2a"));
+  EXPECT_FALSE(sink.any());
+  read_launch(R"({"args": {"seq-length": {"a": 1}}})", sink);
+  EXPECT_TRUE(sink.any());
 }
 
 TEST(LaunchFile, MayBeAnObjectOfFlags) {

@@ -1,0 +1,291 @@
+#include "analyzer/io/shell_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "analyzer/base/text.h"
+
+namespace s2t {
+namespace {
+
+constexpr int kDeepest = 16;  // variables that name variables
+constexpr int64_t kLargest = int64_t{1} << 40;
+
+bool is_space(char c) {
+  return std::isspace(static_cast<unsigned char>(c)) != 0;
+}
+
+bool in_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+size_t name_end(const std::string& text, size_t at) {
+  while (at < text.size() && in_name(text[at])) ++at;
+  return at;
+}
+
+// Where the bracket that text[at] opens is closed; npos if nowhere.
+size_t closing(const std::string& text, size_t at) {
+  std::string open;
+  for (; at < text.size(); ++at) {
+    if (text[at] == '{') open += '}';
+    if (text[at] == '(') open += ')';
+    if (!open.empty() && text[at] == open.back()) open.pop_back();
+    if (open.empty()) return at;
+  }
+  return std::string::npos;
+}
+
+// "8*(N+1)" of whole numbers and variables, which are expanded before.
+class Arithmetic {
+ public:
+  Arithmetic(std::string_view text, const ShellVariables& variables)
+      : text_(text), variables_(variables) {}
+
+  std::optional<int64_t> value() {
+    const std::optional<int64_t> n = sum();
+    return at_ == text_.size() ? n : std::nullopt;
+  }
+
+ private:
+  bool take(char c) {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  static std::optional<int64_t> limited(std::optional<int64_t> n) {
+    return n && std::abs(*n) <= kLargest ? n : std::nullopt;
+  }
+
+  std::optional<int64_t> sum() {
+    std::optional<int64_t> total = product();
+    while (total && at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) {
+      const bool plus = text_[at_++] == '+';
+      const std::optional<int64_t> next = product();
+      if (!next) return std::nullopt;
+      total = limited(plus ? *total + *next : *total - *next);
+    }
+    return total;
+  }
+
+  std::optional<int64_t> product() {
+    std::optional<int64_t> total = factor();
+    while (total && at_ < text_.size() && is_one_of(text_.substr(at_, 1), {"*", "/", "%"})) {
+      const char op = text_[at_++];
+      const std::optional<int64_t> next = factor();
+      if (!next || (op != '*' && *next == 0)) return std::nullopt;
+      if (op == '*' && *next != 0 && std::abs(*total) > kLargest / std::abs(*next))
+        return std::nullopt;
+      total = op == '*' ? *total * *next : op == '/' ? *total / *next : *total % *next;
+    }
+    return total;
+  }
+
+  std::optional<int64_t> factor() {
+    if (++depth_ > 64) return std::nullopt;
+    if (take('(')) {
+      const std::optional<int64_t> inner = sum();
+      return take(')') ? inner : std::nullopt;
+    }
+    const size_t start = at_;
+    while (at_ < text_.size() && in_name(text_[at_])) ++at_;
+    return number(std::string(text_.substr(start, at_ - start)));
+  }
+
+  std::optional<int64_t> number(std::string word) const {
+    if (const std::string* set = variables_.find(word)) word = variables_.expand(*set);
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
+    const bool whole = error == std::errc{} && end == word.data() + word.size();
+    return whole ? limited(n) : std::nullopt;
+  }
+
+  std::string_view text_;
+  const ShellVariables& variables_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+// Takes a script apart, letter by letter.
+class Words {
+ public:
+  explicit Words(const std::string& text) : text_(text) {}
+
+  std::vector<ShellWord> read() {
+    for (at_ = 0; at_ < text_.size(); ++at_) letter(text_[at_]);
+    end_word();
+    return std::move(words_);
+  }
+
+ private:
+  char next() const { return at_ + 1 < text_.size() ? text_[at_ + 1] : '\n'; }
+
+  void letter(char c) {
+    if (c == '\n') return end_line();
+    if (c == '$' && (next() == '{' || next() == '(')) {
+      word_ += c;
+      word_ += next();
+      open_ += next() == '{' ? '}' : ')';
+      ++at_;
+    } else if (!open_.empty()) {
+      inside(c);
+    } else if (c == '#' && word_.empty()) {
+      while (next() != '\n') ++at_;
+    } else if (c == '"' || c == '\'') {
+      // ARGS="--flag ...": the flags are words of their own.
+      if (word_.ends_with("=") && (next() == '-' || is_space(next()) || next() == '\\')) end_word();
+    } else if (c == '\\' && next() == '\n') {
+      end_word();
+      ++line_;
+      ++at_;
+    } else if (is_space(c) || c == '\\') {
+      end_word();
+    } else if (std::string_view("`();|&").find(c) != std::string_view::npos) {
+      end_word();
+      begins_ = true;
+      chained_ = (c == '&' || c == '|') && next() == c;
+      if (chained_) ++at_;
+    } else {
+      word_ += c;
+    }
+  }
+
+  void inside(char c) {
+    if (c == '(') open_ += ')';
+    if (c == open_.back()) open_.pop_back();
+    if (!is_space(c) && c != '"' && c != '\'') word_ += c;
+  }
+
+  void end_line() {
+    open_.clear();  // what was never closed
+    end_word();
+    begins_ = true;
+    chained_ = false;
+    ++line_;
+  }
+
+  void end_word() {
+    if (word_.empty()) return;
+    if (begins_ && is_one_of(word_, {"if", "case", "for", "while", "until"})) ++nested_;
+    if (begins_ && is_one_of(word_, {"fi", "esac", "done"}) && nested_ > 0) --nested_;
+    words_.push_back({word_, line_, begins_, nested_ > 0 || chained_});
+    begins_ = begins_ && is_one_of(word_, {"then", "else", "do", "{"});
+    word_.clear();
+  }
+
+  const std::string& text_;
+  size_t at_ = 0;
+  std::vector<ShellWord> words_;
+  std::string word_, open_;  // brackets behind a `$` that are to be closed
+  int line_ = 1, nested_ = 0;
+  bool begins_ = true, chained_ = false;
+};
+
+}  // namespace
+
+std::vector<ShellWord> shell_words(const std::string& text) {
+  return Words(text).read();
+}
+
+std::string assigned_name(const std::string& word) {
+  const size_t end = name_end(word, 0);
+  return end > 0 && end < word.size() && word[end] == '=' ? word.substr(0, end) : "";
+}
+
+void ShellVariables::assign(const std::string& name, const std::string& value, int line,
+                            bool conditional) {
+  std::vector<Assigned>& all = values_[name];
+  if (!conditional) all.clear();
+  const bool known =
+      std::any_of(all.begin(), all.end(), [&](const Assigned& a) { return a.value == value; });
+  if (!known) all.push_back({value, line});
+}
+
+const std::string* ShellVariables::find(const std::string& name) const {
+  const auto it = values_.find(name);
+  return it == values_.end() || it->second.size() != 1 ? nullptr : &it->second.front().value;
+}
+
+std::map<std::string, std::string> ShellVariables::all() const {
+  std::map<std::string, std::string> all;
+  for (const auto& [name, values] : values_)
+    if (values.size() == 1) all[name] = expand(values.front().value);
+  return all;
+}
+
+// `inside` of ${...}.
+std::string ShellVariables::braced(const std::string& inside, const std::string& as_written,
+                                   int depth) const {
+  const size_t end = name_end(inside, 0);
+  const std::string name = inside.substr(0, end);
+  std::string rest = inside.substr(end);
+  const std::string* set = find(name);
+  if (rest.empty()) return set ? expand(*set, depth + 1) : as_written;
+  const bool or_empty = rest[0] == ':';
+  if (or_empty) rest.erase(0, 1);
+  if (rest.empty() || std::string_view("-=?+").find(rest[0]) == std::string_view::npos)
+    return as_written;
+  const bool several = values_.contains(name) && !set;
+  const bool there = set && !(or_empty && set->empty());
+  if (several) return as_written;
+  if (rest[0] == '+') return there ? expand(rest.substr(1), depth + 1) : "";
+  if (there) return expand(*set, depth + 1);
+  return rest[0] == '?' ? as_written : expand(rest.substr(1), depth + 1);
+}
+
+// What stands behind the `$` at text[at]; moves `at` behind it. As written if nobody set it.
+std::string ShellVariables::expand_one(const std::string& text, size_t& at, int depth) const {
+  const size_t start = at;
+  const char next = at + 1 < text.size() ? text[at + 1] : '\0';
+  if (next != '{' && next != '(') {
+    at = name_end(text, at + 1);
+    const std::string* set = find(text.substr(start + 1, at - start - 1));
+    return set ? expand(*set, depth + 1) : text.substr(start, at - start);
+  }
+  const size_t end = closing(text, at + 1);
+  if (end == std::string::npos) return text.substr(std::exchange(at, text.size()));
+  at = end + 1;
+  const std::string as_written = text.substr(start, at - start);
+  if (next == '{') return braced(text.substr(start + 2, end - start - 2), as_written, depth);
+  if (!as_written.starts_with("$((") || !as_written.ends_with("))")) return as_written;
+  const std::string inside = expand(as_written.substr(3, as_written.size() - 5), depth + 1);
+  const std::optional<int64_t> value = Arithmetic(inside, *this).value();
+  return value ? std::to_string(*value) : as_written;
+}
+
+std::string ShellVariables::expand(const std::string& text, int depth) const {
+  if (depth > kDeepest) return text;
+  std::string out;
+  for (size_t at = 0; at < text.size();)
+    if (text[at] == '$')
+      out += expand_one(text, at, depth);
+    else
+      out += text[at++];
+  return out;
+}
+
+std::string ShellVariables::why_open(const std::string& text) const {
+  const size_t at = text.find_first_not_of("${(", text.find('$'));
+  const std::string name = at == std::string::npos ? "" : text.substr(at, name_end(text, at) - at);
+  const bool command =
+      text.find("$(") != std::string::npos && text.find("$((") == std::string::npos;
+  if (name.empty() || command) return s2t::quoted(text) + " is known to the shell alone";
+  const auto it = values_.find(name);
+  if (it == values_.end()) return fmt::format("{} is set nowhere in the file", name);
+  if (it->second.size() == 1) return s2t::quoted(text) + " cannot be computed here";
+  std::vector<std::string> each;
+  for (const Assigned& a : it->second) each.push_back(fmt::format("{} (line {})", a.value, a.line));
+  return fmt::format("{} is {}", name, join(each, " or "));
+}
+
+}  // namespace s2t
