@@ -14,13 +14,14 @@ inline constexpr ProfileSetting kMegatron08[] = {
      "pipeline_parallel/schedules.py: as many microbatches as ranks are all warm-up"},
     {"moe_probs", "none", "transformer/moe/token_dispatcher.py: weights are applied at the source"},
     {"moe_counts", "all_gather", "transformer/moe/token_dispatcher.py, preprocess: over ep"},
-    {"grad_norm", "none", "not predicted"},
-    {"loss_scaling", "none", "not predicted"},
+    {"grad_norm", "each_optimizer", "optimizer/optimizer.py, ChainedOptimizer.step"},
+    {"expert_bias", "none", "transformer/moe/router.py: not in 0.8"},
     {"step_statistics", "none", "training/training.py: not in 0.8"},
-    {"loss_logging", "none", "not predicted"},
+    {"loss_logging", "microbatch",
+     "pretrain_gpt.py, loss_func: for each microbatch, over cp and then over dp"},
 };
 inline constexpr std::string_view kMegatron08Unlisted =
-    "the scalars of a step (overflow, gradient norm, logged loss)";
+    "what happens every few steps (evaluation, checkpoints, logged statistics of experts)";
 
 // torchtitan, with PyTorch 2.6 below it.
 inline constexpr ProfileSetting kTorchtitan[] = {

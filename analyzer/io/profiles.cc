@@ -107,16 +107,17 @@ constexpr ProfileSwitch kSwitches[] = {
     {"moe_balancing", "none aux_loss seq_aux_loss global_aux_loss",
      "a balancing loss adds up the tokens per expert over the ranks that share a sample, for each "
      "sample of the microbatch apart, or over all ranks"},
-    {"grad_norm", "step each_axis zero none",
-     "the norm of all gradients is added up over the ranks, in one call, axis by axis, or "
-     "for each flat group of ZeRO"},
+    {"grad_norm", "step each_optimizer each_axis zero none",
+     "the norm of all gradients is added up over the ranks, in one call, in one for the dense and "
+     "one for the expert parameters, axis by axis, or for each flat group of ZeRO"},
     {"overflow", "step none", "ranks of ZeRO agree whether any gradient overflowed"},
     {"mixed_precision", "fsdp",
      "parameters are converted as FSDP gathers them; without it they and activations are float32"},
     {"loss_scaling", "fp16 none", "ranks agree whether any fp16 gradient overflowed"},
     {"step_statistics", "step none", "stages agree that the step succeeded, and on its norm"},
-    {"loss_logging", "step pipeline none",
-     "the last stage averages the loss over dp and cp to print it, and tells the other stages"},
+    {"loss_logging", "step microbatch pipeline none",
+     "the last stage averages the loss over dp and cp to print it, once per step or for each "
+     "microbatch (cp, then dp), and tells the other stages (pipeline)"},
     {"expert_bias", "counted none",
      "a router that is balanced by a bias adds up the tokens of all ranks once per step"},
     {"p2p", "batched single", "a send and a receive that belong together are one launch, or two"},
@@ -191,7 +192,9 @@ constexpr ProfileSetting kMegatron[] = {
     {"loss_scaling", "fp16", "optimizer/optimizer.py, _unscale_main_grads_and_check_for_nan"},
     {"step_statistics", "step",
      "training/training.py, train_step: logical_and_ and reduce_max_across_model_parallel_group"},
-    {"loss_logging", "step", "training/training.py, train_step: one average per step over dp x cp"},
+    {"loss_logging", "step",
+     "training/training.py, train_step, since 0.13: one average per step over dp x cp; before, "
+     "pretrain_gpt.py, loss_func"},
     {"expert_bias", "counted",
      "distributed/finalize_model_grads.py, _update_router_expert_bias: over tp x dp x cp"},
     {"p2p", "batched", "pipeline_parallel/p2p_communication.py, batch_p2p_comm"},

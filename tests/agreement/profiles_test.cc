@@ -278,6 +278,20 @@ const std::vector<Case> kCases{
        two_microbatches(p);
      },
      {"gradient_sync=overlapped", "bucket_size=700"}},
+    {"megatron_llama_loss_of_each_microbatch",
+     llama,
+     [](Plan& p) {
+       p.tp = p.pp = p.dp = 2, p.sp = true;
+       two_microbatches(p);
+     },
+     {"loss_logging=microbatch"}},
+    {"megatron08_gpt2_loss_over_cp",
+     gpt2,
+     [](Plan& p) {
+       p.cp = p.dp = 2, p.zero = 1, p.dtype = DType::f16;
+       two_microbatches(p);
+     },
+     {"cross_entropy=fused", "context_parallel=all_gather"}},
     {"megatron_llama_chunks",
      [] {
        Architecture a = llama();

@@ -66,7 +66,7 @@ std::vector<std::string> all_axes(const ModelBuilder& b) {
 }
 
 // Dense and expert parameters have optimizers of their own. Each looks for overflows; the norm is
-// taken once if sharded optimizers make both reduce over all ranks.
+// taken once if sharded optimizers make both reduce over all ranks, in newer versions.
 void gradient_statistics(ModelBuilder& b) {
   const auto when = CallDecl::When::before_update;
   const bool sharded = b.p.zero > 0;
@@ -82,8 +82,9 @@ void gradient_statistics(ModelBuilder& b) {
   if (b.p.dtype == DType::f16 && b.profile.is("loss_scaling", "fp16"))
     add("found_inf", Combiner::max, b.experts_apart(),
         "one overflow anywhere skips the step everywhere");
-  if (b.profile.is("grad_norm", "step"))
-    add("grad_norm", Combiner::sum, b.experts_apart() && !sharded,
+  const bool each = b.profile.is("grad_norm", "each_optimizer");
+  if (each || b.profile.is("grad_norm", "step"))
+    add("grad_norm", Combiner::sum, b.experts_apart() && (each || !sharded),
         "every rank has the squares of its own gradients; clipping needs all of them");
 }
 
@@ -99,21 +100,31 @@ void step_statistics(ModelBuilder& b) {
       .combiner = Combiner::max;
 }
 
-// Sum and number of tokens; BERT's two losses for every microbatch (pretrain_bert.py, loss_func).
+// Sum and number of tokens. Up to core 0.12 for every microbatch: first of the ranks that share a
+// sample, then of all (pretrain_gpt.py, loss_func; pretrain_t5.py takes the same function). BERT's
+// two losses are always reduced so (pretrain_bert.py, loss_func).
 void logged_loss(ModelBuilder& b) {
-  if (!b.profile.is("loss_logging", "step")) return;
-  CallDecl& loss = add_scalar(b, "loss.logged", {"dp", "cp"}, CallDecl::When::after_update,
-                              "the loss to print is the mean over all samples");
-  loss.module = "loss";
-  loss.shape = {2};
-  if (b.a.pretraining_heads) {
-    loss.axes = {"dp"};
+  const auto add = [&](const char* name, std::vector<std::string> axes, const char* why) -> auto& {
+    CallDecl& loss = add_scalar(b, name, std::move(axes), CallDecl::When::after_update, why);
+    loss.module = "loss";
+    loss.shape = {2};
+    return loss;
+  };
+  const auto in_forward = [&](CallDecl& loss) {
     loss.when = CallDecl::When::forward;
     loss.before = b.model.loss;
     loss.again = false;
-  } else {
-    loss.stage = static_cast<int>(b.p.pp * b.p.vpp) - 1;
+  };
+  constexpr const char* kMean = "the loss to print is the mean over all samples";
+  const bool each = b.profile.is("loss_logging", "microbatch");
+  if (!each && !b.profile.is("loss_logging", "step")) return;
+  if (b.a.pretraining_heads) return in_forward(add("loss.logged", {"dp"}, kMean));
+  if (!each) {
+    add("loss.logged", {"dp", "cp"}, kMean).stage = static_cast<int>(b.p.pp * b.p.vpp) - 1;
+    return;
   }
+  in_forward(add("loss.of_samples", {"cp"}, "the loss of a sample is that of all its tokens"));
+  in_forward(add("loss.logged", {"dp"}, kMean));
 }
 
 // Of the layers with experts on one pipeline rank.

@@ -94,7 +94,16 @@ void head(ModelBuilder& b, const std::string& x) {
   b.module = "head";
   if (b.a.pretraining_heads) return pretraining_heads(b, x);
   const std::string n = b.a.final_norm ? norm(b, x, "norm", b.a.hidden) : x;
-  b.model.loss = loss_of_tokens(b, logits_of(b, n), "loss");
+  if (!b.profile.is("loss_logging", "microbatch")) {
+    b.model.loss = loss_of_tokens(b, logits_of(b, n), "loss");
+    return;
+  }
+  // What is sent to print it follows all that the loss itself needs.
+  OpDecl& loss = b.add_op("identity", "loss", {loss_of_tokens(b, logits_of(b, n), "loss.tokens")});
+  loss.name = b.model.loss = "loss";
+  loss.outputs = {"loss"};
+  if (b.p.dp > 1) loss.modes["dp"] = "linear";  // every rank has its part
+  if (b.p.cp > 1) loss.modes["cp"] = "linear";
 }
 
 }  // namespace s2t

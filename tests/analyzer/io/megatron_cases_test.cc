@@ -359,6 +359,51 @@ TEST(MegatronStep, HandsOutTheBatchAndAgreesOnScalars) {
               IsEmpty());
 }
 
+// pretrain_gpt.py of core 0.8 to 0.12, loss_func: behind all that the loss itself sends, first over
+// the ranks that share a sample, then over those with others. 0.13 does it once per step.
+TEST(MegatronStep, AveragesTheLossOfEachMicrobatchUpToCore012) {
+  Plan plan = plan_of(2, 16, true);
+  plan.pp = plan.dp = plan.cp = 2;
+  plan.global_batch = 4;
+  const auto last_forward = [&](const Program& p) {
+    std::vector<std::string> lines;
+    for (const Segment::Item& item : p.stages.back().forward.items)
+      if (item.event.module == "loss" && item.event.op == Collective::all_reduce)
+        lines.push_back(line(p, item.event));
+    return lines;
+  };
+  for (const char* fused : {"unfused", "fused"}) {
+    const std::string change = std::string("cross_entropy=") + fused;
+    const Program old = predict(dense(2, 64, 4), plan, profile_of("megatron-0.8", {change}));
+    const std::vector<std::string> lines = last_forward(old);
+    ASSERT_EQ(lines.size(), change.ends_with("=fused") ? 4u : 5u);
+    EXPECT_THAT(std::vector<std::string>(lines.end() - 2, lines.end()),
+                ElementsAre("cp all_reduce 8>8", "dp all_reduce 8>8"));
+    EXPECT_THAT(calls(old), Not(Contains("loss.logged dp-cp all_reduce 8>8")));
+    const Program newer = predict(dense(2, 64, 4), plan, {change});
+    EXPECT_EQ(last_forward(newer).size(), lines.size() - 2);
+    EXPECT_THAT(calls(newer), Contains("loss.logged dp-cp all_reduce 8>8"));
+    EXPECT_EQ(last_forward(predict(dense(2, 64, 4), plan, {change, "loss_logging=microbatch"})),
+              lines);
+  }
+}
+
+// Core 0.8, ChainedOptimizer.step: each optimizer takes its own norm, over all ranks if sharded.
+TEST(MegatronStep, TakesTheNormOfEachOptimizerInCore08) {
+  Plan plan = plan_of(1, 128, false);
+  plan.pp = plan.dp = plan.ep = 2;
+  const auto norms = [&] {
+    std::vector<std::string> lines = calls(predict(mixtral(2), plan, profile_of("megatron-0.8")));
+    std::erase_if(lines, [](const std::string& l) { return l.find("grad_norm") == l.npos; });
+    return lines;
+  };
+  EXPECT_THAT(norms(),
+              ElementsAre("grad_norm pp all_reduce 4>4", "grad_norm.experts pp-ep all_reduce 4>4"));
+  plan.zero = 1;
+  EXPECT_THAT(norms(), ElementsAre("grad_norm pp-dp all_reduce 4>4",
+                                   "grad_norm.experts pp-dp all_reduce 4>4"));
+}
+
 // pretrain_gpt.py, get_batch: stages between the first and the last read none.
 TEST(MegatronStep, HandsOutAMaskToTheEndsOfThePipelineUnlessToldOtherwise) {
   const std::string mask = "batch.attention_mask tp broadcast 256>256";
