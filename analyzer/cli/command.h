@@ -42,7 +42,7 @@ class Arguments {
 
 struct Command {
   std::string_view name;
-  std::vector<std::string_view> operands;  // "MODEL", "EVENT"
+  std::vector<std::string_view> operands;  // "MODEL"; "EVENT..." is one or more, the last of them
   std::string_view summary;                // one line
   std::string_view example;                // whole command lines, the second indented by two
   std::vector<std::string> (*formats)();   // its default first

@@ -10,6 +10,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
 #include "analyzer/cli/ending.h"
+#include "analyzer/cli/other_settings.h"
 #include "analyzer/cli/outside.h"
 #include "analyzer/cli/plan_options.h"
 #include "analyzer/report/dot.h"
@@ -82,7 +83,6 @@ ReportOptions options_of(const Arguments& arguments) {
   options.phase = arguments.text("--phase");
   options.axis = arguments.text("--axis");
   options.layers = arguments.text("--layers");
-  if (arguments.operands.size() > 1) options.event = arguments.operands[1];
   return options;
 }
 
@@ -128,8 +128,16 @@ int run_predict(const Arguments& arguments, std::ostream& out, std::ostream& err
 int run_groups(const Arguments& arguments, std::ostream& out, std::ostream& err) {
   return run_report("groups", arguments, out, err);
 }
-int run_explain(const Arguments& arguments, std::ostream& out, std::ostream& err) {
-  return run_report("explain", arguments, out, err);
+int run_explain(const Arguments& arguments, std::ostream& out, std::ostream&) {
+  const std::string text = read_operand(arguments);
+  const Operand operand = load_text(arguments, text);
+  ReportOptions options = options_of(arguments);
+  options.words.assign(arguments.operands.begin() + 1, arguments.operands.end());
+  options.other_settings = [&](const auto& visit) {
+    for_each_other_setting(arguments, text, operand, visit);
+  };
+  find_report("explain", arguments.format).write(analyze(operand.model), options, out);
+  return kOk;
 }
 // The graph inside the page, or why it is not there: the rest of the page does without.
 void draw_graph(const Program& program, ReportOptions& options) {
@@ -234,9 +242,12 @@ CommandTable report_commands() {
        and_plan<kGroupsOptions>(),
        run_groups},
       {"explain",
-       {"MODEL", "EVENT"},
-       "why an event exists, or why it was pruned",
-       "shape2trace explain models/tp_ar_b128.json 0",
+       {"MODEL", "EVENT..."},
+       "why an event exists, or was pruned: its id, or words for many: a module, kind, group, "
+       "tensor",
+       "shape2trace explain models/tp_ar_b128.json 0\n"
+       "  shape2trace explain config.json --profile megatron --tp 8 --sp --seq 8192 layers.0 "
+       "all_gather",
        explain_formats,
        and_plan<kNoOptions>(),
        run_explain},

@@ -7,6 +7,7 @@
 #include "analyzer/base/slugs.h"
 #include "analyzer/base/text.h"
 #include "analyzer/cli/listing.h"
+#include "analyzer/cli/other_settings.h"
 #include "analyzer/comm/collective.h"
 #include "analyzer/io/hf_families.h"
 #include "analyzer/io/profiles.h"
@@ -66,30 +67,12 @@ Rows list_models() {
   return rows;
 }
 
-Rows model_switches() {
-  return {{"name", "values", "stated in", "meaning"},
-          {{"conversions", "shared per_consumer", "a model file",
-            "a value is converted once per target layout, or once per consumer"},
-           {"accumulate", "first per_consumer", "a model file",
-            "gradients of equal layout add before they are converted, or are converted one by one"},
-           {"residual", "used stored", "a model file",
-            "the backward reads the converted value, or repeats the conversion"},
-           {"partial", "eager lazy", "a model file",
-            "a Partial value is reduced at its first use, or passes through linear ops"},
-           {"redistribution", "implicit explicit", "a model file",
-            "layouts are converted where needed, or only where the model says so"},
-           {"fused_column_linear", "false true", "a model file",
-            "the input gradient of a linear is reduced only if needed, or always"},
-           {"ring_launch", "pairs single batched", "a model file",
-            "a ring's send and receive are one launch: in rings of two, never, always"},
-           {"norm_sync", "coalesced per_parameter", "a model file",
-            "gradients that are partial on a model axis are reduced in one call, or one by one"}}};
-}
-
 // Those of a model file (docs/model-file.md), which a test gives to the reader one by one, and
 // those of profiles (docs/profiles.md).
 Rows list_switches() {
-  Rows rows = model_switches();
+  Rows rows{{"name", "values", "stated in", "meaning"}, {}};
+  for (const ModelSwitch& s : model_switches())
+    rows.rows.push_back({text(s.name), text(s.values), "a model file", text(s.meaning)});
   for (const ProfileSwitch& s : profile_switches())
     rows.rows.push_back({text(s.name), text(s.values), "--set", text(s.meaning)});
   return rows;

@@ -139,10 +139,13 @@ class Splitter {
 
 void check_operands(const Command& command, const std::vector<std::string>& operands) {
   const std::string name(command.name);
-  if (operands.size() < command.operands.size())
-    refuse(name, "no " + std::string(command.operands[operands.size()]) + " is given", "",
+  const bool many = !command.operands.empty() && command.operands.back().ends_with("...");
+  if (operands.size() < command.operands.size()) {
+    const std::string_view missing = command.operands[operands.size()];
+    refuse(name, fmt::format("no {} is given", missing.substr(0, missing.find("..."))), "",
            "For example: " + first_example(command) + ".", "missing-operand");
-  if (operands.size() > command.operands.size())
+  }
+  if (operands.size() > command.operands.size() && !many)
     refuse(name, "one operand too many, " + s2t::quoted(operands[command.operands.size()]), "",
            or_help("", name), "extra-operand");
 }

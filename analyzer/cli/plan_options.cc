@@ -178,7 +178,7 @@ void remark_stored_type(const Architecture& a, const Arguments& arguments, Model
                                   info(*a.stored).name, info(parameter->dtype).name)});
 }
 
-std::optional<Model> read_config(const JsonCursor& root, const Arguments& stated) {
+std::optional<Operand> read_config(const JsonCursor& root, const Arguments& stated) {
   Diagnostics& sink = root.sink();
   const auto architecture = read_hf_config(root);
   Arguments arguments = stated;
@@ -195,7 +195,7 @@ std::optional<Model> read_config(const JsonCursor& root, const Arguments& stated
   if (!model || sink.any()) return std::nullopt;
   remark_stored_type(*architecture, arguments, *model);
   model->remarks.insert(model->remarks.end(), launch.remarks.begin(), launch.remarks.end());
-  return model;
+  return Operand{std::move(*model), std::move(profile)};
 }
 
 // A model file states its own mesh and batch.
@@ -245,26 +245,35 @@ std::vector<std::string> plan_words(const Arguments& arguments) {
   return words;
 }
 
-Model load_operand(const Arguments& arguments) {
+std::string read_operand(const Arguments& arguments) {
   const std::string& path = arguments.operands[0];
   Diagnostics sink(input_name(path));
-  const std::optional<std::string> text = read_input(path, sink);
+  std::optional<std::string> text = read_input(path, sink);
   sink.throw_if_any();
-  const std::optional<JsonDocument> document = parse_json(*text, sink);
+  return std::move(text).value();
+}
+
+Operand load_text(const Arguments& arguments, const std::string& text) {
+  Diagnostics sink(input_name(arguments.operands[0]));
+  const std::optional<JsonDocument> document = parse_json(text, sink);
   sink.throw_if_any();
   const JsonCursor root(*document, sink);
   if (!root.is(JsonKind::object))
     root.wrong_type("an object: a model file, or a config.json of transformers");
   sink.throw_if_any();
-  std::optional<Model> model;
+  std::optional<Operand> operand;
   if (is_config(root)) {
-    model = read_config(root, arguments);
+    operand = read_config(root, arguments);
   } else {
     refuse_plan_options(arguments, sink);
-    model = read_model(root);
+    if (auto model = read_model(root)) operand = Operand{std::move(*model), std::nullopt};
   }
   sink.throw_if_any();
-  return std::move(model).value();
+  return std::move(operand).value();
+}
+
+Model load_operand(const Arguments& arguments) {
+  return load_text(arguments, read_operand(arguments)).model;
 }
 
 }  // namespace s2t

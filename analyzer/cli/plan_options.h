@@ -3,11 +3,14 @@
 // or a config with such a plan.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "analyzer/cli/command.h"
 #include "analyzer/graph/model.h"
+#include "analyzer/io/profiles.h"
 
 namespace s2t {
 
@@ -20,5 +23,14 @@ std::vector<std::string> plan_words(const Arguments& arguments);
 // The model that the first operand names. Throws UserError with all that is
 // wrong.
 Model load_operand(const Arguments& arguments);
+
+// The same in two steps, for who wants several models of one text: with the profile as --set and a
+// launch file change it, of a config.
+struct Operand {
+  Model model;
+  std::optional<Profile> profile;
+};
+std::string read_operand(const Arguments& arguments);
+Operand load_text(const Arguments& arguments, const std::string& text);
 
 }  // namespace s2t

@@ -41,6 +41,7 @@ class Lister {
 
   void summary() {
     const Occurrences total = count_actions(program_);
+    locate(total);
     const auto stages = static_cast<int32_t>(program_.stages.size());
     for (int32_t s = 0; s < stages; ++s)
       for (const SpanKind kind :
@@ -50,10 +51,17 @@ class Lister {
       for (const SpanKind kind :
            {SpanKind::recv_gradient, SpanKind::backward, SpanKind::send_gradient})
         once(total, s, kind);
+    next_id_ = after_;
     after();
   }
 
  private:
+  using ActionKey = std::pair<int32_t, SpanKind>;  // of a stage
+  // Ids at which the first and the last run of an action begin in the whole listing.
+  struct Runs {
+    int64_t first = -1, last = -1;
+  };
+
   // A segment's numbers of calls and launches -> those of one run of it.
   struct Run {
     std::map<int64_t, int64_t> calls, launches;
@@ -61,15 +69,79 @@ class Lister {
 
   const Stage& stage(int32_t s) const { return program_.stages[static_cast<size_t>(s)]; }
 
+  // Follows the ids of the whole listing without spelling it out.
+  void locate(const Occurrences& total) {
+    struct Walk {
+      Runs runs;
+      int64_t done = 0, total = 0, first = 0, middle = 0, last = 0;  // events of such a run
+    };
+    constexpr size_t kKinds = static_cast<size_t>(SpanKind::recv_gradient) + 1;
+    std::vector<Walk> walks(program_.stages.size() * kKinds);
+    const auto walk = [&](int32_t s, SpanKind kind) -> Walk& {
+      return walks[static_cast<size_t>(s) * kKinds + static_cast<size_t>(kind)];
+    };
+    for (const auto& [key, o] : total) {
+      const StepAction action{key.second, key.first, -1, -1, o.pipeline_rank, o.peer};
+      Walk& w = walk(key.first, key.second);
+      w.total = o.times;
+      w.first = events_of_run(action, 1, o.times);
+      w.middle = o.times > 2 ? events_of_run(action, 2, o.times) : 0;
+      w.last = events_of_run(action, o.times, o.times);
+    }
+    int64_t next = 0;
+    for (const StepAction& action : program_.order) {
+      Walk& w = walk(action.stage, action.kind);
+      if (++w.done == 1) w.runs.first = next;
+      w.runs.last = next;
+      next += w.done == 1 ? w.first : w.done == w.total ? w.last : w.middle;
+    }
+    for (const auto& [key, o] : total) runs_[key] = walk(key.first, key.second).runs;
+    after_ = next;
+  }
+
+  int64_t events_of_run(const StepAction& action, int64_t n, int64_t total) const {
+    int64_t count = 0;
+    if (is_message(action.kind)) {
+      for (const Event& message : border(stage(action.stage), action.kind))
+        count += copies(message, action);
+      return count;
+    }
+    for (const Segment::Item& item : segment(action))
+      if (runs(item, n, total)) count += copies(item.event, action);
+    return count;
+  }
+
+  // A small world lists messages rank by rank.
+  int64_t copies(const Event& kept, const StepAction& action) const {
+    const bool message = kept.ring || is_message(action.kind);
+    if (!message || program_.mesh.world() > kExplicitRanks) return 1;
+    Event event = kept;
+    complete(event, action, 1);
+    return static_cast<int64_t>(ranks_of(program_, event).size());
+  }
+
+  // Whether an item is in the n-th of `total` runs of its segment.
+  static bool runs(const Segment::Item& item, int64_t n, int64_t total) {
+    return (item.when != Segment::When::first || n == 1) &&
+           (item.when != Segment::When::last || n == total);
+  }
+
   void once(const Occurrences& total, int32_t s, SpanKind kind) {
     const auto found = total.find({s, kind});
     if (found == total.end()) return;
     const Occurrence& o = found->second;
     const StepAction action{kind, s, -1, -1, o.pipeline_rank, o.peer};
+    int64_t first = runs_.at(found->first).first, last = runs_.at(found->first).last;
+    next_id_ = first;
     if (is_message(kind)) return messages(action, o.times);
     Run run;
-    for (const Segment::Item& item : segment(action))
+    for (const Segment::Item& item : segment(action)) {
+      next_id_ = item.when == Segment::When::last ? last : first;
       emit(stamped(item, action, times_run(item, o.times)), run);
+      const int64_t n = copies(item.event, action);
+      if (runs(item, 1, o.times)) first += n;
+      if (runs(item, o.times, o.times)) last += n;
+    }
   }
 
   const std::vector<Segment::Item>& segment(const StepAction& action) const {
@@ -80,11 +152,8 @@ class Lister {
   // The n-th of `total` runs of a segment.
   void compute(const StepAction& action, int64_t n, int64_t total) {
     Run run;
-    for (const Segment::Item& item : segment(action)) {
-      if (item.when == Segment::When::first && n != 1) continue;
-      if (item.when == Segment::When::last && n != total) continue;
-      emit(stamped(item, action, 1), run);
-    }
+    for (const Segment::Item& item : segment(action))
+      if (runs(item, n, total)) emit(stamped(item, action, 1), run);
   }
 
   Event stamped(const Segment::Item& item, const StepAction& action, int64_t repeat) const {
@@ -175,6 +244,8 @@ class Lister {
   const Program& program_;
   const EventVisitor& visit_;
   const Axis* pipeline_ = nullptr;
+  std::map<ActionKey, Runs> runs_;
+  int64_t after_ = 0;  // id of what follows the last action
   int64_t next_id_ = 0, next_call_ = 0, next_batch_ = 0;
   int64_t launches_ = -1;  // numbers of launches that no action shares
   std::map<std::pair<int64_t, int64_t>, int64_t> batches_;  // (rank, launch) -> the listing's

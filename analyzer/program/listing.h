@@ -25,8 +25,9 @@ std::vector<Event> list_events(const Program& program);
 // Those of one rank, in its issue order (ids are those of the whole listing).
 std::vector<Event> events_of(const Program& program, Rank rank);
 
-// What each stage does once per phase, `repeat` telling how often: the order holds per phase and
-// ids are of this shorter listing. Cost does not grow with the microbatches.
+// What each stage does once per phase, `repeat` telling how often: the order holds per phase, and
+// an event's id is that of the first of those it stands for in the whole listing. Cost grows with
+// the microbatches by one look at each action.
 void for_each_summary_event(const Program& program, const EventVisitor& visit);
 
 // In a program an event's `stage` is that of the model; here it becomes the rank's pipeline

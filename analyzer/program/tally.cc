@@ -238,7 +238,12 @@ void add_run(Rows& rows, const Grouping& grouping, const Event& e, Count times,
   const auto [at, fresh] = rows.try_emplace(grouping.key(e, stage));
   SummaryRow& row = at->second;
   if (fresh) {
-    row = {e.phase, e.family, e.op, stage, e.dtype, "", 0, v.input_bytes, v.input_bytes};
+    row.phase = e.phase;
+    row.family = e.family;
+    row.op = e.op;
+    row.stage = stage;
+    row.dtype = e.dtype;
+    row.min_input_bytes = row.max_input_bytes = v.input_bytes;
     if (grouping.by == By::owner) row.owner = owner_of(e);
   }
   row.calls += times;
@@ -268,8 +273,37 @@ Rows rows_of(const Tally& tally, const Grouping& grouping, const RankClass& c) {
   for (const Run& run : tally.runs[p])
     if (contains(run.event->ranks, tally.program.mesh, c.example))
       add_run(rows, grouping, *run.event, run.times, stage);
-  for (auto& [key, row] : rows) row.wire_of_all = checked_mul(row.wire_bytes, c.count);
+  for (auto& [key, row] : rows) {
+    row.rank = c.example;
+    row.wire_of_all = checked_mul(row.wire_bytes, c.count);
+  }
   return rows;
+}
+
+bool busier(const SummaryRow& a, const SummaryRow& b) {
+  const auto load = [](const SummaryRow& r) {
+    return std::pair(checked_add(r.input_bytes, r.output_bytes), r.calls);
+  };
+  return load(a) > load(b);
+}
+
+// A later rank's row joins that of an earlier one.
+void join_row(SummaryRow& row, const SummaryRow& other, By by) {
+  const Count wire_of_all = checked_add(row.wire_of_all, other.wire_of_all);
+  if (by == By::family && busier(other, row)) row = other;
+  row.wire_of_all = wire_of_all;
+}
+
+// Ranks with the same numbers that the selection takes in.
+std::vector<RankClass> selected_classes(const Tally& tally, const Selection& selection) {
+  if (selection.rank) return {{{}, *selection.rank, 1, {}, {}}};
+  std::vector<RankClass> classes =
+      empty_classes(tally.program.mesh, cuts_of(tally.program, tally.runs));
+  if (selection.stage)
+    std::erase_if(classes, [&](const RankClass& c) {
+      return static_cast<int64_t>(tally.pipeline_rank(c.example)) != *selection.stage;
+    });
+  return classes;
 }
 
 bool alike(const SummaryRow& a, const SummaryRow& b) {
@@ -376,20 +410,16 @@ std::vector<SummaryRow> summarize(const Program& program, const Selection& selec
   const Tally tally(program, selection);
   Grouping grouping{by, std::nullopt};
   if (by == By::owner) grouping.owners.emplace(tally.runs);
-  std::vector<RankClass> classes;
-  if (selection.rank)
-    classes.push_back({{}, *selection.rank, 1, {}, {}});
-  else
-    classes = empty_classes(program.mesh, cuts_of(program, tally.runs));
   std::vector<Rows> by_load;
-  for (const RankClass& c : classes) by_load.push_back(rows_of(tally, grouping, c));
+  for (const RankClass& c : selected_classes(tally, selection))
+    by_load.push_back(rows_of(tally, grouping, c));
   std::stable_sort(by_load.begin(), by_load.end(),
                    [](const Rows& a, const Rows& b) { return load_of(a) > load_of(b); });
   Rows all;
   for (const Rows& rows : by_load)
     for (const auto& [key, row] : rows) {
       const auto [at, fresh] = all.try_emplace(key, row);
-      if (!fresh) at->second.wire_of_all = checked_add(at->second.wire_of_all, row.wire_of_all);
+      if (!fresh) join_row(at->second, row, by);
     }
   std::vector<SummaryRow> rows;
   for (const auto& [key, row] : all) rows.push_back(row);

@@ -51,12 +51,12 @@ std::vector<RankClass> merge_alike(std::vector<RankClass> classes, const Mesh& m
 // That of one rank.
 RankClass class_of(const Program& program, Rank rank);
 
-// What one rank issues in a step, totalled: the rank of the selection, else the busiest (most input
-// and output bytes of all rows together); a row that the busiest rank lacks is that of the next.
-// What tells rows apart:
-//   operation  per phase, family, collective, dtype and pipeline rank
-//   owner      per owner (program/owner.h), phase and pipeline rank, in model order
-//   family     per family alone
+// What one rank issues in a step, totalled: the rank of the selection, else of the busiest rank
+// (most input and output bytes), which a row names. What tells rows apart, and who is busiest:
+//   operation  per phase, family, collective, dtype and pipeline rank; all rows together, a row
+//              that the busiest rank lacks being that of the next
+//   owner      per owner (program/owner.h), phase and pipeline rank, in model order; likewise
+//   family     per family alone; each row for itself
 // All calls are counted with their bytes; rows of several collectives add the wire bytes of sends
 // only, not those of receives.
 enum class By : uint8_t { operation, owner, family };
@@ -68,10 +68,11 @@ struct SummaryRow {
   std::optional<int64_t> stage;  // pipeline coordinate
   DType dtype = DType::f32;
   std::string owner;
+  Rank rank{};  // whose numbers these are, or the first of those that do the same
   Count calls = 0;
   Count min_input_bytes = 0, max_input_bytes = 0;           // of one call
   Count input_bytes = 0, output_bytes = 0, wire_bytes = 0;  // summed over the calls of one rank
-  Count wire_of_all = 0;                                    // and over all ranks
+  Count wire_of_all = 0;                                    // and over all ranks of the selection
 };
 std::vector<SummaryRow> summarize(const Program& program, const Selection& selection = {},
                                   By by = By::operation);

@@ -1,12 +1,11 @@
 // `explain`: everything that was recorded when an event was decided on, or pruned.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "analyzer/base/text.h"
 #include "analyzer/program/listing.h"
-#include "analyzer/program/tally.h"
+#include "analyzer/report/answer.h"
 #include "analyzer/report/byte_formula.h"
+#include "analyzer/report/explain_many.h"
 #include "analyzer/report/program_json.h"
 #include "analyzer/report/report.h"
 #include "analyzer/report/table.h"
@@ -14,63 +13,6 @@
 
 namespace s2t {
 namespace {
-
-struct Subject {
-  Event event;
-  const Pruned* pruned = nullptr;
-};
-
-std::optional<int64_t> parse_id(const std::string& text) {
-  const bool digits =
-      !text.empty() && text.size() < 19 &&
-      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  return digits ? std::optional<int64_t>(std::stoll(text)) : std::nullopt;
-}
-
-// Whoever names a tensor gets the ids of its events.
-std::string advice(const Program& program, const std::string& word) {
-  std::vector<int64_t> ids;
-  std::vector<std::string> pruned;
-  for_each_event(program, [&](const Event& e) {
-    if (e.tensor == word || e.node == word) ids.push_back(e.id);
-  });
-  for (const Pruned& p : program.pruned) pruned.push_back(p.id);
-  if (!ids.empty())
-    return fmt::format("{} is in events {}.", quoted(word), shortened(ranges(ids), 60));
-  return did_you_mean(word, pruned);
-}
-
-// "0 to 3", or just "0".
-std::string from_to(const std::string& first, const std::string& last) {
-  return first == last ? first : first + " to " + last;
-}
-
-[[noreturn]] void unknown_event(const Program& program, const std::string& word) {
-  const Count events = count_events(program);
-  std::string expected =
-      events == 0 ? "none, for the step has no events" : from_to("0", std::to_string(events - 1));
-  if (!program.pruned.empty())
-    expected +=
-        ", or of those pruned " + from_to(program.pruned.front().id, program.pruned.back().id);
-  throw UserError("shape2trace", {{"explain", "no event " + quoted(word), expected,
-                                   advice(program, word), "unknown-event"}});
-}
-
-Subject find(const Program& program, const std::string& word) {
-  for (const Pruned& p : program.pruned)
-    if (p.id == word) {
-      Subject subject{p.event, &p};
-      place(program, subject.event);
-      return subject;
-    }
-  std::optional<Event> found;
-  if (const auto id = parse_id(word))
-    for_each_event(program, [&](const Event& e) {
-      if (e.id == *id) found = e;
-    });
-  if (!found) unknown_event(program, word);
-  return {*found, nullptr};
-}
 
 // What is recorded, as rows of a name and a text; empty ones say nothing.
 using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -105,6 +47,7 @@ std::string where(const Event& event) {
   if (event.stage) text += fmt::format(", stage {}", *event.stage);
   if (event.chunk && *event.chunk > 0) text += fmt::format(" chunk {}", *event.chunk);
   if (event.microbatch) text += fmt::format(", microbatch {}", *event.microbatch);
+  if (event.repeat > 1) text += fmt::format(", {} times per step", event.repeat);
   return text;
 }
 
@@ -146,6 +89,14 @@ Facts event_facts(const Program& program, const Event& event) {
   return facts;
 }
 
+// The same of other ranks, if words were answered by one collective.
+std::string others_text(const Answer& found) {
+  std::vector<int64_t> ids;
+  for (const Event& e : found.events)
+    if (e.id != found.only->id) ids.push_back(e.id);
+  return ids.empty() ? "" : ranges(ids) + " are the same of other ranks";
+}
+
 void print_facts(const Facts& facts, std::ostream& out) {
   for (const auto& [name, text] : facts) {
     if (text.empty()) continue;
@@ -176,45 +127,64 @@ void write_cause(JsonWriter& json, const Cause& c) {
   json.field("planner", c.planner).end();
 }
 
-}  // namespace
-
-void write_explain_text(const Program& program, const ReportOptions& options, std::ostream& out) {
-  const Subject subject = find(program, options.event);
-  const Event& event = subject.event;
-  const std::string title = subject.pruned ? fmt::format("{} was pruned", subject.pruned->id)
-                                           : fmt::format("Event {}", event.id);
-  out << bold(title, options.color) << ": " << info(event.op).name << " of "
-      << one_line(event.tensor) << " over " << program.families.at(event.family).name << " ("
-      << one_line(program.model) << ")\n\n";
-  if (subject.pruned) print_facts({{"pruned", subject.pruned->because}}, out);
+void print_one(const Program& program, const Event& event, const Pruned* pruned,
+               const Answer& found, bool color, std::ostream& out) {
+  const std::string title =
+      pruned ? fmt::format("{} was pruned", pruned->id) : fmt::format("Event {}", event.id);
+  out << bold(title, color) << ": " << info(event.op).name << " of " << one_line(event.tensor)
+      << " over " << program.families.at(event.family).name << " (" << one_line(program.model)
+      << ")\n\n";
+  if (pruned) print_facts({{"pruned", pruned->because}}, out);
   print_facts(cause_facts(program.causes.at(event.cause)), out);
   out << "\n";
   print_facts(event_facts(program, event), out);
-  print_bytes(program, event, out, options.color);
+  print_facts({{"other events", others_text(found)}}, out);
+  print_bytes(program, event, out, color);
 }
 
-void write_explain_json(const Program& program, const ReportOptions& options, std::ostream& out) {
-  const Subject subject = find(program, options.event);
-  JsonWriter json(out);
-  json.object(JsonWriter::kLines).field("schema", "shape2trace.explain/1");
-  json.field("model", program.model);
-  if (subject.pruned) {
+void write_one(JsonWriter& json, const Program& program, const Event& event, const Pruned* pruned) {
+  if (pruned) {
     json.key("pruned");
-    write_pruned(json, program, *subject.pruned);
+    write_pruned(json, program, *pruned);
   } else {
     json.key("event");
-    write_event(json, program, subject.event);
+    write_event(json, program, event);
   }
-  write_cause(json, program.causes.at(subject.event.cause));
+  write_cause(json, program.causes.at(event.cause));
   json.key("bytes").array(JsonWriter::kLines);
-  for (const ByteLine& line : byte_lines(program, subject.event))
+  for (const ByteLine& line : byte_lines(program, event))
     json.object()
         .field("what", line.what)
         .field("formula", line.formula)
         .field("numbers", line.numbers)
         .field("bytes", line.bytes)
         .end();
-  json.end().end();
+  json.end();
+}
+
+}  // namespace
+
+void write_explain_text(const Program& program, const ReportOptions& options, std::ostream& out) {
+  const Answer found = answer(program, options.words);
+  if (found.only)
+    print_one(program, *found.only, found.pruned.empty() ? nullptr : found.pruned.front(), found,
+              options.color, out);
+  else
+    print_answer(program, options, found, out);
+  print_effects(effects(program, found, options.other_settings), options.color, out);
+}
+
+void write_explain_json(const Program& program, const ReportOptions& options, std::ostream& out) {
+  const Answer found = answer(program, options.words);
+  JsonWriter json(out);
+  json.object(JsonWriter::kLines).field("schema", "shape2trace.explain/1");
+  json.field("model", program.model);
+  if (found.only)
+    write_one(json, program, *found.only, found.pruned.empty() ? nullptr : found.pruned.front());
+  else
+    write_answer(json, program, found);
+  write_effects(json, effects(program, found, options.other_settings));
+  json.end();
 }
 
 }  // namespace s2t

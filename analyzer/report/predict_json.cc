@@ -26,7 +26,13 @@ void write_bytes(JsonWriter& json, const SummaryRow& row) {
   json.field("output_bytes", row.output_bytes).field("wire_bytes", row.wire_bytes);
 }
 
-// Owners and groups with what the busiest rank (of a stage) issues.
+// The wire bytes of many ranks, by a name that says of which.
+void write_wire_of_all(JsonWriter& json, const SummaryRow& row, const Selection& selection) {
+  if (selection.rank) return;
+  json.field(selection.stage ? "wire_bytes_of_stage" : "wire_bytes_of_all_ranks", row.wire_of_all);
+}
+
+// Owners with what the busiest rank (of a stage) issues, groups with what their busiest rank does.
 void write_totals(JsonWriter& json, const Program& program, const Selection& selection) {
   json.key("owners").array(JsonWriter::kLines);
   for (const SummaryRow& row : summarize(program, selection, By::owner)) {
@@ -39,8 +45,10 @@ void write_totals(JsonWriter& json, const Program& program, const Selection& sel
   for (const SummaryRow& row : summarize(program, selection, By::family)) {
     const Family& family = program.families.at(row.family);
     json.object().field("family", family.name).field("axes", family.axes);
+    json.field("rank", row.rank.value);
     write_bytes(json, row);
-    json.field("wire_bytes_of_all_ranks", row.wire_of_all).end();
+    write_wire_of_all(json, row, selection);
+    json.end();
   }
   json.end();
 }

@@ -60,7 +60,7 @@ void print_why(const Page& page, const std::map<size_t, std::vector<int64_t>>& i
   std::sort(order.begin(), order.end());
   Table table({{"events"}, {"because", kWrapped}});
   for (const auto& [first, cause] : order)
-    table.row({shortened(ranges(ids_of_cause.at(cause)), 24), page.program.causes.at(cause).why});
+    table.row({some_of(ids_of_cause.at(cause), 24), page.program.causes.at(cause).why});
   table.print(page.out);
 }
 
@@ -95,7 +95,7 @@ void print_splits(const Page& page, const std::vector<Rows>& all) {
                {"sends", kFlexible},
                {"receives", kFlexible}});
   for (const Rows& rows : all)
-    table.row({shortened(ranges(rows.ids), 24), rows.ranks, commas(rows.splits.row_elements),
+    table.row({some_of(rows.ids, 24), rows.ranks, commas(rows.splits.row_elements),
                counts_text(rows.splits.send), counts_text(rows.splits.recv)});
   table.print(page.out);
 }
@@ -119,7 +119,7 @@ void print_events(const Page& page) {
                {"group"},
                {"ranks", kFlexible},
                {"tensor", kFlexible},
-               {"local input"},
+               {"local input", Column::Kind::spare},
                {"input B", kRight},
                {"output B", kRight},
                {"wire B", kRight}});
@@ -127,8 +127,6 @@ void print_events(const Page& page) {
   std::vector<Rows> splits;
   const bool microbatches = page.program.microbatches > 1;
   const std::set<int64_t> batches = shared_batches(page);
-  // Names of many layers are long, and the line is full.
-  const bool large = page.program.mesh.world() > kExplicitRanks;
   for_each_event(page.program, [&](const Event& e) {
     if (!selects(page.selection, page.program, e)) return;
     ids_of_cause[e.cause].push_back(e.id);
@@ -136,9 +134,8 @@ void print_events(const Page& page) {
     table.row({std::to_string(e.id), std::string(to_string(e.phase)),
                microbatches && e.microbatch ? std::to_string(*e.microbatch) : "",
                batches.count(e.batch) ? std::to_string(e.batch) : "", std::string(info(e.op).name),
-               page.family(e), who(page, e), subject(e), large ? "" : moved(e),
-               commas(e.volume.input_bytes), commas(e.volume.output_bytes),
-               commas(e.volume.wire_bytes)});
+               page.family(e), who(page, e), subject(e), moved(e), commas(e.volume.input_bytes),
+               commas(e.volume.output_bytes), commas(e.volume.wire_bytes)});
   });
   if (table.empty()) return;
   page.heading("Events", page.selection.rank

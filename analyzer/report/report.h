@@ -4,6 +4,7 @@
 // else. A new one is one file and one row. Not known here: files, terminals, models.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -22,11 +23,21 @@ class TooMuchToDraw : public UserError {
   using UserError::UserError;
 };
 
+// A switch that could be set otherwise: "sequence_residual" is "regather", and could be "kept", by
+// "--set SWITCH=VALUE".
+struct Setting {
+  std::string name, value, otherwise, meaning, how;
+};
+// Visits the step under every other setting, one at a time.
+using OtherSettings =
+    std::function<void(const std::function<void(const Setting&, const Program&)>&)>;
+
 struct ReportOptions {
   std::optional<Rank> rank;         // only what this rank issues, in its order
   std::optional<int64_t> stage;     // predict: only what this pipeline coordinate issues
   std::string module;               // predict: only what belongs to it, a name or "layers.*.attn"
-  std::string event;                // explain: "12" or "p0"
+  std::vector<std::string> words;   // explain: "12", "p0", or what to look for: "layers.3" "tp"
+  OtherSettings other_settings;     // explain: empty if there are none
   std::string phase, axis, layers;  // render: only these; "" or "forward", "tp", "2-5"
   size_t most_boxes = 0;            // render: more are an error; 0: any number
   // html: the graph as Graphviz drew it, or why it did not.

@@ -67,13 +67,18 @@ std::string SummaryText::whose() const {
   return "the busiest rank of each stage";
 }
 
+// ", layers.3 alone": the part of the step that is counted.
+std::string SummaryText::part() const {
+  return selection.module.empty() ? "" : fmt::format(", {} alone", one_line(selection.module));
+}
+
 void SummaryText::print_groups() const {
   const auto rows = summarize(program, selection);
   if (rows.empty()) {
     out << "\nNothing is communicated.\n";
     return;
   }
-  heading("Summary", fmt::format("of {}, bytes of one step", whose()));
+  heading("Summary", fmt::format("of {}{}, bytes of one step", whose(), part()));
   const Unit unit = unit_of(rows);
   Table table({{"phase"},
                {"group", kFlexible},
@@ -97,7 +102,7 @@ void SummaryText::print_groups() const {
 void SummaryText::print_owners() const {
   const auto rows = summarize(program, selection, By::owner);
   if (rows.empty()) return;
-  heading("Owners", fmt::format("of the calls of {}, bytes of one step", whose()));
+  heading("Owners", fmt::format("of the calls of {}{}, bytes of one step", whose(), part()));
   const Unit unit = unit_of(rows);
   Table table({{"owner", kFlexible},
                {"phase"},
@@ -116,27 +121,34 @@ void SummaryText::print_owners() const {
 void SummaryText::print_totals() const {
   const auto rows = summarize(program, selection, By::family);
   if (rows.empty()) return;
-  const std::string rank = selection.rank ? whose() : "the busiest rank";
+  const std::string stage = selection.stage ? fmt::format(" of stage {}", *selection.stage) : "";
   heading("Totals",
-          fmt::format("of {}, bytes of one step; last, the wire bytes of all ranks", rank));
+          selection.rank
+              ? fmt::format("of {}{}, bytes of one step", whose(), part())
+              : fmt::format("of the rank{} that moves most over the group{}, bytes of one step; "
+                            "last, of all ranks{}",
+                            stage, part(), stage));
   std::vector<SummaryRow> all = rows;
   for (SummaryRow& row : all) row.wire_bytes = row.wire_of_all;
   const Unit unit = unit_of(rows), unit_of_all = unit_of(all);
   Table table({{"group", kFlexible},
                {"axes", kFlexible},
                {"size", kRight},
+               {"rank", kRight},
                {"calls", kRight},
                unit.column("input"),
                unit.column("output"),
                unit.column("wire"),
                unit_of_all.column("all wire")});
+  const bool one = selection.rank.has_value();
   for (const SummaryRow& row : rows) {
     const Family& family = program.families.at(row.family);
     const std::string axes = join(family.axes, " ");
     table.row({family.name, axes == family.name ? "" : axes,
-               std::to_string(program.mesh.group_size(family)), commas(row.calls),
-               unit(row.input_bytes), unit(row.output_bytes), unit(row.wire_bytes),
-               unit_of_all(row.wire_of_all)});
+               std::to_string(program.mesh.group_size(family)),
+               one ? "" : std::to_string(row.rank.value), commas(row.calls), unit(row.input_bytes),
+               unit(row.output_bytes), unit(row.wire_bytes),
+               one ? "" : unit_of_all(row.wire_of_all)});
   }
   table.print(out);
 }

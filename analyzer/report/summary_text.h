@@ -22,7 +22,8 @@ struct SummaryText {
   void print_groups() const;
   // Who every kernel belongs to (program/owner.h).
   void print_owners() const;
-  // Each group's three byte numbers, of one rank, and what goes over the wire in all.
+  // Each group's three byte numbers, of the rank that moves most over it, and what all ranks of the
+  // selection put on the wire.
   void print_totals() const;
   // What each module does once, one line for all that do the same.
   void print_modules() const;
@@ -30,6 +31,7 @@ struct SummaryText {
  private:
   void heading(std::string_view title, std::string_view note) const;
   std::string whose() const;
+  std::string part() const;
 };
 
 }  // namespace s2t

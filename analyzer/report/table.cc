@@ -56,14 +56,28 @@ std::vector<size_t> Table::used_columns() const {
   return used;
 }
 
+size_t Table::natural_width(size_t column) const {
+  size_t w = display_width(columns_[column].title);
+  for (const auto& cells : rows_) w = std::max(w, display_width(cells[column]));
+  return w;
+}
+
+// Room that the columns take before a name loses its middle.
+size_t Table::least_uncut(const std::vector<size_t>& used) const {
+  size_t total = used.empty() ? 0 : used.size() - 1;
+  for (const size_t c : used) {
+    const size_t w = natural_width(c);
+    total += columns_[c].kind == Column::Kind::wrapped ? std::min(w, kGoodWrap) : w;
+  }
+  return total;
+}
+
 Table::Measure Table::measure(const std::vector<size_t>& used, size_t room) const {
   Measure m;
   size_t total = 0;
   for (const size_t c : used) {
-    size_t w = display_width(columns_[c].title);
-    for (const auto& cells : rows_) w = std::max(w, display_width(cells[c]));
-    m.width.push_back(w);
-    total += w;
+    m.width.push_back(natural_width(c));
+    total += m.width.back();
   }
   const size_t gaps = used.empty() ? 0 : used.size() - 1;
   total += m.gap * gaps;
@@ -117,7 +131,9 @@ void Table::print_row(std::ostream& out, const std::vector<std::string>& cells,
 }
 
 void Table::print(std::ostream& out, size_t indent, size_t page) const {
-  const std::vector<size_t> used = used_columns();
+  std::vector<size_t> used = used_columns();
+  if (least_uncut(used) > page - indent)
+    std::erase_if(used, [&](size_t c) { return columns_[c].kind == Column::Kind::spare; });
   const Measure m = measure(used, page - indent);
   std::vector<std::string> titles;
   for (const Column& column : columns_) titles.push_back(column.title);

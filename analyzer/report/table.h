@@ -1,8 +1,8 @@
 // Aligned text tables that fit a terminal, and the little colour that reports use.
 //
 // Widths are terminal columns, not bytes. A table that is too wide takes room first from `wrapped`
-// columns, whose cells go on below, then from its gaps, then also from `flexible` columns, whose
-// long cells lose their middle ("encoder.la...fc1"). Not known here: what the cells mean.
+// columns, whose cells go on below, then from its gaps; then it does without its `spare` columns,
+// and last takes from `flexible` columns, whose long cells lose their middle ("encoder.la...fc1"). Not known here: what the cells mean.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace s2t {
 inline constexpr size_t kPageWidth = 100;
 
 struct Column {
-  enum class Kind : uint8_t { left, right, flexible, wrapped };
+  enum class Kind : uint8_t { left, right, flexible, wrapped, spare };
   std::string title;
   Kind kind = Kind::left;
 };
@@ -38,6 +38,8 @@ class Table {
   };
 
   std::vector<size_t> used_columns() const;
+  size_t natural_width(size_t column) const;
+  size_t least_uncut(const std::vector<size_t>& used) const;
   Measure measure(const std::vector<size_t>& used, size_t room) const;
   void give_up(const std::vector<size_t>& used, Measure& m, size_t& total, size_t room,
                size_t least) const;

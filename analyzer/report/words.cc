@@ -57,6 +57,16 @@ std::string ranges(const std::vector<int64_t>& list, int64_t n) {
   return text;
 }
 
+std::string some_of(const std::vector<int64_t>& list, size_t width) {
+  std::string text = ranges(list);
+  if (text.size() <= width) return text;
+  const std::string end = "... " + text.substr(text.rfind(' ') + 1);
+  size_t cut = text.find(' ') + 1;  // after "4, "
+  for (size_t next = cut; next != 0 && next + end.size() <= width; next = text.find(' ', next) + 1)
+    cut = next;
+  return text.substr(0, cut) + end;
+}
+
 std::string rank_list(const std::vector<Rank>& ranks, size_t limit) {
   std::string text = "[";
   const bool cut = ranks.size() > limit;
@@ -94,6 +104,38 @@ Timeline named_timeline(const Program& program) {
   const std::string axis = ShortNames(program.mesh)(program.pipeline_axis);
   for (TimelineRow& row : timeline.rows) row.label = fmt::format("{} {}", axis, row.rank);
   return timeline;
+}
+
+std::string_view meaning(CauseKind kind) {
+  switch (kind) {
+    case CauseKind::forward_conversion:
+      return "an op wants its input laid out otherwise than it is";
+    case CauseKind::backward_conversion:
+      return "a gradient arrives laid out otherwise than is wanted";
+    case CauseKind::regather:
+      return "gathered once more: the backward reads it, and the forward did not keep it";
+    case CauseKind::recompute:
+      return "the forward runs once more before the backward";
+    case CauseKind::ring:
+      return "parts of what every rank reads go round";
+    case CauseKind::stage_forward:
+      return "an activation goes to the next pipeline stage";
+    case CauseKind::stage_backward:
+      return "its gradient comes back";
+    case CauseKind::data_sync:
+      return "ranks saw different data, or hold the same parameter";
+    case CauseKind::model_sync:
+      return "ranks hold partial gradients of the same parameter";
+    case CauseKind::tied_sync:
+      return "one parameter lives on several stages";
+    case CauseKind::parameter_gather:
+      return "a parameter is stored in parts and needed whole";
+    case CauseKind::parameter_update:
+      return "each rank updated its part of the parameters";
+    case CauseKind::framework:
+      return "no layout asks for it: the framework does so";
+  }
+  return "";
 }
 
 std::string subject(const Event& event) {

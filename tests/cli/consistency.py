@@ -122,6 +122,15 @@ def check_messages(program):
             yield f"messages from {pair[0]} to {pair[1]} do not pair up"
 
 
+def ids_by_content(program):
+    """Ids of the events that are alike but for the microbatch, in the order of the listing."""
+    ids = defaultdict(list)
+    for e in program["events"]:
+        ids[str([e.get(k) for k in ("phase", "op", "family", "tensor", "ranks", "peer", "input_bytes",
+                                    "output_bytes", "cause")])].append(e["id"])
+    return ids
+
+
 def check_summary(program, summary):
     def totals(p):
         sums = Counter()
@@ -134,6 +143,10 @@ def check_summary(program, summary):
         yield "the summary has other totals"
     if summary["ranks"] != program["ranks"]:
         yield "the summary has other fingerprints"
+    all_ids, ids = ids_by_content(program), ids_by_content(summary)
+    for content, mine in ids.items():
+        if sorted(mine) != all_ids[content][:len(mine)]:
+            yield f"the summary calls events {all_ids[content][:len(mine)]} {mine}"
 
 
 def check_rank(binary, model, program):

@@ -1,6 +1,9 @@
 #include "analyzer/program/listing.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <set>
 
 #include "analyzer/program/tally.h"
 #include "tests/analyzer/program/sample_programs.h"
@@ -127,8 +130,30 @@ TEST(Listing, ASummaryKeepsTheOrderWithinAPhase) {
   std::vector<Event> events;
   for_each_summary_event(pipeline_program(128, 8), [&](const Event& e) { events.push_back(e); });
   EXPECT_THAT(briefs(events),
-              ElementsAre("0 send h @1 x8", "1 recv h @-1 x8", "2 AR w.grad",
-                          "3 send h.grad @-1 x8", "4 recv h.grad @1 x8", "5 AR w.grad"));
+              ElementsAre("0 send h @1 x8", "1 recv h @-1 x8", "30 AR w.grad",
+                          "16 send h.grad @-1 x8", "17 recv h.grad @1 x8", "33 AR w.grad"));
+}
+
+TEST(Listing, ASummaryCallsAnEventAsTheListingCallsItsFirst) {
+  for (const Program& p : {tensor_parallel_program(), pipeline_program(4, 5),
+                           pipeline_program(256, 5), pipeline_program(4, 1), expert_program()}) {
+    const auto all = list_events(p);
+    std::set<std::string> seen;
+    for_each_summary_event(p, [&](const Event& e) {
+      const auto name = [](const Event& x) {
+        return fmt::format("{} {} {} {}", to_string(x.phase), info(x.op).name, x.tensor,
+                           x.peer ? x.peer->value : -1);
+      };
+      const Event& first = all.at(static_cast<size_t>(e.id));
+      EXPECT_EQ(name(first), name(e)) << p.model;
+      EXPECT_EQ(first.ranks, e.ranks);
+      EXPECT_EQ(first.volume, e.volume);
+      for (int64_t id = 0; id < e.id; ++id) {
+        const Event& before = all[static_cast<size_t>(id)];
+        EXPECT_FALSE(name(before) == name(e) && before.ranks == e.ranks && before.cause == e.cause);
+      }
+    });
+  }
 }
 
 TEST(Listing, CountsItsEventsBeforehand) {

@@ -133,7 +133,7 @@ TEST(Summary, ByOwnerIsInModelOrder) {
               ElementsAre("attn 0 x6", "attn 1 x6", "mlp 0 x3", "mlp 1 x3", "pipeline 0 x3"));
 }
 
-TEST(Summary, ByFamilyIsTheBusiestRankAndTheWireOfAllRanks) {
+TEST(Summary, ByFamilyIsTheRankThatMovesMostOverItAndTheWireOfAllRanks) {
   const auto rows = summarize(layered_program(2), {}, By::family);
   ASSERT_EQ(rows.size(), 2u);
   // Of each of 4 ranks, 3 microbatches of one layer: three calls with 256 B for the other rank.
@@ -142,6 +142,17 @@ TEST(Summary, ByFamilyIsTheBusiestRankAndTheWireOfAllRanks) {
   EXPECT_EQ(rows[0].wire_of_all, 4u * rows[0].wire_bytes);
   EXPECT_EQ(rows[1].wire_bytes, 3u * 256);  // only the sends
   EXPECT_EQ(rows[1].wire_of_all, 2u * 3 * 256);
+  EXPECT_EQ(rows[1].rank, Rank(0));
+}
+
+TEST(Summary, OfOneStageCountsItsRanksAlone) {
+  const Program p = layered_program(2);
+  for (const int64_t stage : {0, 1})
+    for (const SummaryRow& row : summarize(p, {{}, stage, ""}, By::family)) {
+      const bool tensor = row.calls == 9;
+      if (tensor) EXPECT_EQ(row.wire_of_all, 2u * row.wire_bytes);
+      EXPECT_EQ(p.mesh.coordinate(row.rank, p.mesh.find("pp")->atoms), stage);
+    }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ ReportOptions of_rank(int rank) {
 }
 ReportOptions of_event(const std::string& event) {
   ReportOptions o;
-  o.event = event;
+  o.words = {event};
   return o;
 }
 ReportOptions summary() {

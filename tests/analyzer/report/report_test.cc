@@ -47,21 +47,6 @@ TEST(Reports, AnUnknownRankIsAnError) {
               "shape2trace: --rank: no rank 4; expected 0 to 3. [out-of-range]");
 }
 
-TEST(Reports, AnUnknownEventIsAnErrorThatNamesTheRange) {
-  ReportOptions options;
-  options.event = "4";
-  EXPECT_EQ(message([&] { print(tensor_parallel_program(), "explain", "text", options); }),
-            "shape2trace: explain: no event \"4\"; expected 0 to 3, or of those pruned p0. "
-            "[unknown-event]");
-}
-
-TEST(Reports, WhoNamesATensorInsteadOfAnEventGetsItsEvents) {
-  ReportOptions options;
-  options.event = "y";
-  EXPECT_THAT(message([&] { print(tensor_parallel_program(), "explain", "text", options); }),
-              HasSubstr("\"y\" is in events 0. [unknown-event]"));
-}
-
 TEST(Reports, ALongListingIsShownOnRequestOnly) {
   const Program p = pipeline_program(4, 40);
   EXPECT_THAT(print(p, "predict", "text"), HasSubstr("322 events are not listed"));
@@ -144,6 +129,25 @@ TEST(Table, WrapsTextInTheLastColumn) {
   std::ostringstream out;
   table.print(out, 2, 32);
   EXPECT_EQ(out.str(), "  id because\n  p0 nothing upstream of this\n     value requires grad\n");
+}
+
+TEST(Table, DoesWithoutASpareColumnBeforeItCutsNames) {
+  const auto printed = [](size_t width) {
+    Table table({{"name", Column::Kind::flexible}, {"shape", Column::Kind::spare}, {"n"}});
+    table.row({"layers.0.attn.norm", "bf16[2048,4096]", "1"});
+    std::ostringstream out;
+    table.print(out, 2, width);
+    return out.str();
+  };
+  EXPECT_THAT(printed(38), HasSubstr("layers.0.attn.norm bf16[2048,4096] 1\n"));
+  EXPECT_EQ(printed(37), "  name                n\n  layers.0.attn.norm  1\n");
+}
+
+TEST(Words, SomeOfManyNumbers) {
+  EXPECT_EQ(some_of({0, 1, 2, 5}, 8), "0-2, 5");
+  EXPECT_EQ(some_of({4, 8, 12, 16, 215}, 13), "4, 8, ... 215");
+  EXPECT_EQ(some_of({4, 8, 12, 16, 215}, 12), "4, ... 215");
+  EXPECT_EQ(some_of({1004, 1008, 1012, 1016}, 3), "1004, ... 1016");
 }
 
 TEST(Words, RangesOfNumbers) {
