@@ -100,6 +100,16 @@ bool is_word(const std::string& value) {
   return value[0] < 'A' || value[0] > 'Z';
 }
 
+// `--set` lines, of which that of this switch says something else now.
+Arguments with_setting(Arguments arguments, const std::string& name, const std::string& word) {
+  std::istringstream lines(arguments.text("--set"));
+  std::string set = name + "=" + word;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with(name + "=")) set += "\n" + line;
+  arguments.options["--set"] = set;
+  return arguments;
+}
+
 void for_each_of_profile(const Arguments& arguments, const std::string& text,
                          const Profile& profile, const Visit& visit) {
   for (const ProfileSwitch& s : profile_switches()) {
@@ -108,10 +118,7 @@ void for_each_of_profile(const Arguments& arguments, const std::string& text,
     for (const std::string& word : words_of(s.values)) {
       if (word == now || !is_word(word)) continue;
       const auto changed = [&] {
-        Arguments other = arguments;
-        std::string& set = other.options["--set"];
-        set += (set.empty() ? "" : "\n") + std::string(s.name) + "=" + word;
-        return load_text(other, text).model;
+        return load_text(with_setting(arguments, std::string(s.name), word), text).model;
       };
       visit_if_possible(
           {std::string(s.name), now, word, std::string(s.meaning), "--set SWITCH=VALUE"}, changed,
