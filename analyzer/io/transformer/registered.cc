@@ -2,8 +2,10 @@
 // Transformer Engine's layers, its default: a norm before a column linear is part of that linear.
 // Sources, below megatron/core: transformer/transformer_layer.py, attention.py (Attention has
 // linear_proj before SelfAttention has linear_qkv), multi_latent_attention.py, mlp.py,
-// moe/moe_layer.py, moe/experts.py, models/gpt/gpt_layer_specs.py; Transformer Engine
-// module/layernorm_linear.py.
+// moe/moe_layer.py, moe/experts.py, moe/shared_experts.py (a module's own parameter, the gate, comes
+// before those of its parts), models/gpt/gpt_layer_specs.py, models/bert/bert_model.py,
+// models/T5/t5_model.py; NeMo gemma2.py, whose norms behind a block are part of its row linear;
+// Transformer Engine module/layernorm_linear.py.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -16,8 +18,13 @@ namespace {
 // Suffixes of parameters that are one; rows in the order of registration.
 using Row = std::array<std::string_view, 3>;
 
-constexpr Row kAttention[] = {{"proj.weight"},
+constexpr Row kEmbedding[] = {
+    {"weight"}, {"positions.weight"}, {"segments.weight"}, {"norm.weight"}, {"norm.bias"}};
+constexpr Row kAttention[] = {{"sinks"},
+                              {"proj.weight"},
                               {"proj.bias"},
+                              {"post_norm.weight"},
+                              {"post_norm.bias"},
                               {"norm.weight"},
                               {"norm.bias"},
                               {"q.weight", "k.weight", "v.weight"},
@@ -26,6 +33,9 @@ constexpr Row kAttention[] = {{"proj.weight"},
                               {"q.norm.bias"},
                               {"k.norm.weight"},
                               {"k.norm.bias"}};
+constexpr Row kCrossAttention[] = {
+    {"norm.weight"}, {"norm.bias"}, {"proj.weight"},          {"proj.bias"},
+    {"q.weight"},    {"q.bias"},    {"k.weight", "v.weight"}, {"k.bias", "v.bias"}};
 constexpr Row kLatentAttention[] = {{"norm.weight"},
                                     {"norm.bias"},
                                     {"proj.weight"},
@@ -35,20 +45,36 @@ constexpr Row kLatentAttention[] = {{"norm.weight"},
                                     {"kv_down.weight", "k_rope_down.weight"},
                                     {"kv_norm.weight"},
                                     {"k.weight", "v.weight"}};
-constexpr Row kMlp[] = {{"norm.weight"},          {"norm.bias"},   {"gate.weight", "up.weight"},
-                        {"gate.bias", "up.bias"}, {"down.weight"}, {"down.bias"}};
-constexpr Row kExperts[] = {{"norm.weight"},         {"norm.bias"},
-                            {"router.weight"},       {"experts.gate.weight", "experts.up.weight"},
-                            {"experts.down.weight"}, {"shared.gate.weight", "shared.up.weight"},
+constexpr Row kMlp[] = {{"norm.weight"},          {"norm.bias"},     {"gate.weight", "up.weight"},
+                        {"gate.bias", "up.bias"}, {"down.weight"},   {"down.bias"},
+                        {"post_norm.weight"},     {"post_norm.bias"}};
+constexpr Row kExperts[] = {{"norm.weight"},
+                            {"norm.bias"},
+                            {"router.weight"},
+                            {"router.bias"},
+                            {"experts.gate.weight", "experts.up.weight"},
+                            {"experts.gate.bias", "experts.up.bias"},
+                            {"experts.down.weight"},
+                            {"experts.down.bias"},
+                            {"shared.scale.weight"},
+                            {"shared.gate.weight", "shared.up.weight"},
                             {"shared.down.weight"}};
+// The output layer behind the final norm; or BERT's, behind BertLMHead and before the head of
+// sentences with its pooler.
+constexpr Row kHead[] = {
+    {"dense.weight"}, {"dense.bias"},       {"norm.weight"},    {"norm.bias"},     {"weight"},
+    {"bias"},         {"sentences.weight"}, {"sentences.bias"}, {"pooler.weight"}, {"pooler.bias"}};
 
 std::span<const Row> rows_of(const ModelBuilder& b, std::string_view module) {
   if (module.ends_with(".attn")) {
     if (b.a.latent) return kLatentAttention;
     return kAttention;
   }
+  if (module.ends_with(".cross")) return kCrossAttention;
   if (module.ends_with(".mlp")) return kMlp;
   if (module.ends_with(".moe")) return kExperts;
+  if (module == "embed") return kEmbedding;
+  if (module == "head") return kHead;
   return {};
 }
 
@@ -110,19 +136,37 @@ void part_experts(const ModelBuilder& b, std::vector<RegisteredDecl>& all, size_
   all.insert(all.erase(begin, end), parts.begin(), parts.end());
 }
 
+// T5: relative positions stand behind the embedding, wherever they are first used.
+std::vector<Made> in_modules(const ModelBuilder& b) {
+  std::vector<Made> made = b.made;
+  std::stable_partition(made.begin(), made.end(), [&](const Made& m) {
+    const std::string_view name = name_of(b, m);
+    return name.substr(0, m.module_size) == "embed" && m.stage == 0;
+  });
+  const auto behind = std::find_if(made.begin(), made.end(), [&](const Made& m) {
+    return name_of(b, m).substr(0, m.module_size) != "embed" || m.stage > 0;
+  });
+  std::stable_partition(behind, made.end(), [&](const Made& m) {
+    const std::string_view suffix = name_of(b, m).substr(m.module_size);
+    return !b.stack.empty() && suffix == ".positions.weight";
+  });
+  return made;
+}
+
 }  // namespace
 
 std::vector<RegisteredDecl> registered_parameters(const ModelBuilder& b, bool experts_apart) {
+  const std::vector<Made> made = in_modules(b);
   std::vector<RegisteredDecl> all;
-  for (size_t i = 0, end; i < b.made.size(); i = end) {
-    const std::string_view module = name_of(b, b.made[i]).substr(0, b.made[i].module_size);
+  for (size_t i = 0, end; i < made.size(); i = end) {
+    const std::string_view module = name_of(b, made[i]).substr(0, made[i].module_size);
     end = i + 1;
-    while (end < b.made.size() && b.made[end].stage == b.made[i].stage &&
-           name_of(b, b.made[end]).substr(0, b.made[end].module_size) == module)
+    while (end < made.size() && made[end].stage == made[i].stage &&
+           name_of(b, made[end]).substr(0, made[end].module_size) == module)
       ++end;
     const size_t from = all.size();
-    register_module(b, std::span(b.made).subspan(i, end - i), all);
-    if (experts_apart && b.made[i].stage == 0) part_experts(b, all, from);
+    register_module(b, std::span(made).subspan(i, end - i), all);
+    if (experts_apart && made[i].stage == 0) part_experts(b, all, from);
   }
   return all;
 }

@@ -169,6 +169,49 @@ TEST(MegatronBuckets, HoldEachExpertByItself) {
   }
 }
 
+// gpt-oss: linear_fc1 with its bias, linear_fc2 with its bias.
+TEST(MegatronBuckets, HoldBiasesOfExpertsBehindTheirWeights) {
+  auto [a, plan] = with_experts();
+  a.experts->bias = true;
+  const int64_t fc1 = 2 * 128 * 64, b1 = 2 * 128, fc2 = 64 * 128, b2 = 64;
+  std::vector<int64_t> one_by_one, grouped;
+  for (int layer = 0; layer < 2; ++layer) {
+    one_by_one.insert(one_by_one.end(), {fc1, b1, fc2, b2, fc1, b1, fc2, b2});
+    grouped.insert(grouped.end(), {fc1, fc1, b1, b1, fc2, fc2, b2, b2});
+  }
+  for (const auto& [order, registered] : {std::pair("expert_parameters=one_by_one", one_by_one),
+                                          std::pair("expert_parameters=grouped", grouped)})
+    EXPECT_THAT(
+        buckets(predict(a, plan, {"gradient_sync=overlapped", order, "bucket_size=100"}), "edp"),
+        UnorderedElementsAreArray(filled(registered, {100})));
+}
+
+// Of the modules whose names begin with `prefix`, by the first of what is one.
+std::vector<std::string> registered(const Model& m, const std::string& prefix) {
+  std::vector<std::string> names;
+  for (const RegisteredDecl& r : m.gradient_sync.registered)
+    if (r.members[0].rfind(prefix, 0) == 0) names.push_back(r.members[0].substr(prefix.size()));
+  return names;
+}
+
+TEST(MegatronBuckets, HoldNormsBehindABlockWithItsRowLinear) {
+  Architecture a = dense(1, 64, 4);
+  a.norms = NormPlace::around;
+  const Model m = model_of(a, plan_of(1, 64, false));
+  EXPECT_THAT(registered(m, "layers.0.attn."),
+              ElementsAre("proj.weight", "post_norm.weight", "norm.weight", "q.weight"));
+  EXPECT_THAT(registered(m, "layers.0.mlp."),
+              ElementsAre("norm.weight", "gate.weight", "down.weight", "post_norm.weight"));
+}
+
+TEST(MegatronBuckets, HoldTheGateOfSharedExpertsBeforeThem) {
+  auto [a, plan] = with_experts();
+  a.experts->shared_ffn = 128;
+  a.experts->shared_gate = true;
+  EXPECT_THAT(registered(model_of(a, plan), "layers.0.moe.shared."),
+              ElementsAre("scale.weight", "gate.weight", "down.weight"));
+}
+
 TEST(MegatronBuckets, OfExpertsComeBehindTheOthers) {
   const auto [a, plan] = with_experts();
   EXPECT_THAT(after(predict(a, plan)),
