@@ -42,6 +42,8 @@ inline constexpr LaunchChange kChanges[] = {
     {"--cp-comm-type", "context_parallel", "all_gather", "allgather"},
     {"--cp-comm-type", "context_parallel", "all_gather", "all_gather"},
     {"--cp-comm-type", "context_parallel", "a2a+p2p", "a2a+p2p"},  // refused by name
+    {"--calculate-per-token-loss", "loss_divisor", "tokens"},
+    {"--moe-router-dtype", "router_dtype", "float32", "fp32"},
     {"--clip-grad", "grad_norm", "none", "0"},
     {"--clip-grad", "grad_norm", "none", "0.0"},
 };
@@ -131,7 +133,6 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--use-torch-fsdp2", "FSDP instead of Megatron's data parallelism"},
     {"--use-custom-fsdp", "FSDP instead of Megatron's data parallelism"},
     {"--use-megatron-fsdp", "FSDP instead of Megatron's data parallelism"},
-    {"--calculate-per-token-loss", "the number of tokens, agreed on over all stages and replicas"},
     {"--pp-partition-method", "another cut into stages; see --stage-layers"},
     {"--account-for-embedding-in-pipeline-split", "stages that count the embedding as a layer"},
     {"--account-for-loss-in-pipeline-split", "stages that count the loss as a layer"},
@@ -154,7 +155,7 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--cross-entropy-fusion-impl", "the loss of Transformer Engine", "native"},
     {"--moe-token-dispatcher-type", "another dispatcher of tokens", "alltoall allgather flex"},
     {"--moe-enable-deepep", "exchanges of experts that are no NCCL kernels"},
-    {"--moe-router-dtype", "weights of rows that travel in this type"},
+    {"--moe-router-dtype", "weights of rows that travel in this type", "fp32"},
     {"--moe-router-load-balancing-type", "another balancing of experts",
      "aux_loss seq_aux_loss global_aux_loss none"},
     {"--moe-shared-expert-overlap", "collectives of shared experts between those of the exchange"},

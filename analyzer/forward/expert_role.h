@@ -14,8 +14,9 @@ inline bool moves_among_experts(const Graph& graph, const Forward& forward, Tens
   const Value& v = graph.value(value);
   if (v.routing || v.expert) return true;
   const Op* maker = v.leaf() ? nullptr : &graph.op(v.producer);
-  if (maker && (maker->is("moe_combine") || maker->is("moe_collect")) &&
-      forward.layouts[value.at()].partial())
+  if (maker && forward.layouts[value.at()].partial() &&
+      (maker->is("moe_combine") || maker->is("moe_collect") ||
+       (maker->is("cast") && moves_among_experts(graph, forward, maker->inputs[0]))))
     return true;
   return std::any_of(v.uses.begin(), v.uses.end(),
                      [&](const Use& use) { return adds_gradients(graph.op(use.op)); });

@@ -107,6 +107,12 @@ constexpr ProfileSwitch kSwitches[] = {
     {"moe_balancing", "none aux_loss seq_aux_loss global_aux_loss",
      "a balancing loss adds up the tokens per expert over the ranks that share a sample, for each "
      "sample of the microbatch apart, or over all ranks"},
+    {"router_dtype", "activations float32",
+     "weights of routed rows travel in the type of activations or in float32, and so do the terms "
+     "of "
+     "the ranks of an expert"},
+    {"loss_divisor", "samples tokens",
+     "gradients are divided by replicas and microbatches, or by all tokens, which ranks count"},
     {"grad_norm", "step each_optimizer each_axis zero none",
      "the norm of all gradients is added up over the ranks, in one call, in one for the dense and "
      "one for the expert parameters, axis by axis, or for each flat group of ZeRO"},
@@ -185,6 +191,9 @@ constexpr ProfileSetting kMegatron[] = {
      "transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: over ep x etp"},
     {"moe_probs", "all_to_all",
      "transformer/moe/token_dispatcher.py: permuted probabilities are dispatched too"},
+    {"router_dtype", "activations", "transformer/moe/router.py: moe_router_dtype is not set"},
+    {"loss_divisor", "samples",
+     "distributed/finalize_model_grads.py: num_tokens only with calculate_per_token_loss"},
     {"moe_balancing", "none",
      "transformer/moe/router.py, apply_load_balancing_loss: only if moe_aux_loss_coeff is not 0"},
     {"grad_norm", "step",

@@ -390,6 +390,18 @@ const std::vector<Case> kCases{
      },
      {}},
     {"megatron08_mixtral_ep2_dp4", mixtral, [](Plan& p) { p.dp = 4, p.ep = 2; }, {}},
+    {"megatron08_mixtral_tp2_ep2_dp4",
+     mixtral,
+     [](Plan& p) { p.tp = p.ep = 2, p.dp = 4, p.sp = true, p.recompute = Recompute::full; },
+     {"loss_divisor=tokens"}},
+    {"megatron_mixtral_wide_router",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = p.ep = 2, p.sp = true, p.dtype = DType::bf16; },
+     {"router_dtype=float32"}},
+    {"megatron_mixtral_gathered_wide_router",
+     mixtral,
+     [](Plan& p) { p.tp = p.dp = p.ep = 2, p.sp = true, p.dtype = DType::bf16; },
+     {"router_dtype=float32", "moe_dispatcher=allgather"}},
 };
 
 class EveryProfile : public testing::TestWithParam<Case> {};

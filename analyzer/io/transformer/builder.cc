@@ -90,6 +90,10 @@ void ModelBuilder::pin(const std::string& tensor, const Placements& placements) 
   if (!decl.entries.empty()) model.pins.push_back({tensor, std::move(decl), tensor});
 }
 
+void ModelBuilder::linear_over(const std::string& axis) {
+  if (has_axis(axis)) model.ops.back().modes[axis] = "linear";
+}
+
 void ModelBuilder::gathered_again(const std::string& tensor) {
   if (p.sequence_parallel() && profile.is("sequence_residual", "regather")) not_kept(tensor);
 }

@@ -60,6 +60,11 @@ class ModelBuilder {
     return a.experts.has_value() && (p.ep > 1 || p.expert_tp() != p.tp);
   }
 
+  // Where ep is cut from dp, the ranks of tp are those of an expert's parts.
+  std::string expert_tp_axis() const {
+    return profile.is("expert_groups", "within_dp") ? "tp" : "etp";
+  }
+
   // Entries for axes that the mesh does not have are left out.
   LayoutDecl layout(const Placements& placements, const std::string& of) const;
 
@@ -77,6 +82,8 @@ class ModelBuilder {
   std::string op(std::string_view op, const std::string& suffix, std::vector<std::string> inputs);
 
   void pin(const std::string& tensor, const Placements& placements);
+  // The op that was added last passes a sum of terms on over this axis, if the mesh has it.
+  void linear_over(const std::string& axis);
   // The backward of a column linear gathers its input again where the forward did not keep it.
   void gathered_again(const std::string& tensor);
   // What a value was converted to is converted again in the backward.

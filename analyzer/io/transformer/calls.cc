@@ -73,7 +73,7 @@ void gradient_statistics(ModelBuilder& b) {
   const std::vector<std::string> dense =
       sharded ? all_axes(b) : std::vector<std::string>{"tp", "pp"};
   const std::vector<std::string> of_experts =
-      sharded ? dense : std::vector<std::string>{"etp", "ep", "pp"};
+      sharded ? dense : std::vector<std::string>{b.expert_tp_axis(), "ep", "pp"};
   const auto add = [&](const char* name, Combiner combiner, bool experts, const char* why) {
     add_scalar(b, name, dense, when, why).combiner = combiner;
     if (experts)
@@ -98,6 +98,24 @@ void step_statistics(ModelBuilder& b) {
   add_scalar(b, "grad_norm.max", {"tp", "pp"}, when,
              "ranks without a norm of their own get that of the others")
       .combiner = Combiner::max;
+}
+
+// What a rank's loss is divided by: all tokens of the step. Known on the last stage.
+void count_tokens(ModelBuilder& b) {
+  if (!b.profile.is("loss_divisor", "tokens")) return;
+  const auto add = [&](const char* name, Collective op, std::vector<std::string> axes,
+                       const char* why) {
+    CallDecl& call = add_scalar(b, name, std::move(axes), CallDecl::When::synchronised, why);
+    call.op = op;
+    call.dtype = DType::i32;
+    call.module = "loss";
+  };
+  add("tokens.counted", Collective::broadcast, {"pp"},
+      "the last stage counted the tokens of the step and tells the others");
+  const bool folded = !b.profile.is("expert_groups", "within_dp");
+  add("tokens.all", Collective::all_reduce,
+      folded ? std::vector<std::string>{"dp", "cp"} : std::vector<std::string>{"dp"},
+      "gradients are divided by the tokens of all replicas");
 }
 
 // Sum and number of tokens. Up to core 0.12 for every microbatch: first of the ranks that share a
@@ -164,6 +182,7 @@ CallDecl& add_scalar(ModelBuilder& b, std::string name, std::vector<std::string>
 void add_calls(ModelBuilder& b) {
   hand_out_batch(b);
   expert_bias(b);
+  count_tokens(b);
   gradient_statistics(b);
   step_statistics(b);
   logged_loss(b);

@@ -10,7 +10,7 @@ std::string of_experts(ModelBuilder& b, const std::string& suffix, std::vector<i
                        const char* split) {
   shape.insert(shape.begin(), b.a.experts->experts);
   Placements apart{{"ep", "S(0)"}, {"edp", "R"}}, ordinary;
-  if (*split) apart.emplace_back("etp", split), ordinary.emplace_back("tp", split);
+  if (*split) apart.emplace_back(b.expert_tp_axis(), split), ordinary.emplace_back("tp", split);
   return b.parameter(suffix, shape, b.experts_apart() ? apart : ordinary);
 }
 
@@ -29,12 +29,25 @@ std::string routed(ModelBuilder& b, std::string_view name, const std::string& su
   return decl.name;
 }
 
+std::string cast(ModelBuilder& b, const std::string& x, const std::string& suffix, DType to) {
+  OpDecl& decl = b.add_op("cast", suffix, {x});
+  decl.attributes["dtype"] = {std::string(info(to).name), decl.pointer};
+  return decl.name;
+}
+
+// Weights of rows, and what is reduced with them, have a type of their own.
+bool routes_in_f32(const ModelBuilder& b) {
+  return b.profile.is("router_dtype", "float32") && b.p.dtype != DType::f32;
+}
+
 // Softmax of a linear; with a bias in between.
 std::string router(ModelBuilder& b, const std::string& n) {
   const int64_t experts = b.a.experts->experts;
-  if (b.a.experts->router_bias)
-    return b.op("softmax", "router.probs", {duplicated(b, n, "router", experts, true)});
-  return b.op("moe_router", "router", {n, b.parameter("router.weight", {experts, b.a.hidden})});
+  const std::string probs =
+      b.a.experts->router_bias
+          ? b.op("softmax", "router.probs", {duplicated(b, n, "router", experts, true)})
+          : b.op("moe_router", "router", {n, b.parameter("router.weight", {experts, b.a.hidden})});
+  return routes_in_f32(b) ? cast(b, probs, "router.wide", DType::f32) : probs;
 }
 
 // Those that every token goes to, scaled by a gate of their own if they have one.
@@ -128,10 +141,17 @@ std::string placed(ModelBuilder& b, const std::string& x, const std::string& suf
   return decl.name;
 }
 
+// Megatron core 0.8 with tensor parallelism: ranks of tp exchange their tokens for parts of the hidden
+// dim of all their tokens, and rows travel in parts.
+bool hidden_over_tp(const ModelBuilder& b) {
+  return b.p.tp > 1 && b.expert_tp_axis() == "tp";
+}
+
 // Rows travel to the ranks of their experts, and all parts of an expert get the rows of all: the
 // rows and their weights are exchanged before either is gathered.
 Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& route) {
-  const std::string first = b.module + ".dispatch";
+  const bool by_hidden = hidden_over_tp(b);
+  const std::string first = b.module + (by_hidden ? ".hidden" : ".dispatch");
   balance(b, first);
   const auto tell = [&](Collective op, std::vector<std::string> axes, const char* why) {
     CallDecl& call = b.model.calls.emplace_back(counts(b, "counts", op, std::move(axes), why));
@@ -144,7 +164,14 @@ Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& ro
   if (b.profile.is("moe_counts", "all_to_all"))
     tell(Collective::all_to_all, {"ep"},
          "every rank tells the others how many rows it has for each of their experts");
-  Rows r{routed(b, "moe_dispatch", "dispatch", {n, route}), "", route};
+  const std::string x =
+      by_hidden ? placed(b, b.op("identity", "own", {n}), "hidden", {{"tp", "S(1)"}}) : n;
+  Rows r{routed(b, "moe_dispatch", "dispatch", {x, route}), "", route};
+  if (by_hidden) {
+    if (b.p.ep > 1) r.rows = placed(b, r.rows, "rows", {{"ep", "S(0)"}});
+    r.rows = placed(b, r.rows, "rows.whole", {{"tp", "R"}});
+    return r;
+  }
   if (b.profile.is("moe_probs", "all_to_all")) r.weights = routed(b, "moe_probs", "probs", {route});
   if (b.p.ep == 1 || b.p.expert_tp() == 1) return r;
   r.rows = placed(b, r.rows, "rows", {{"ep", "S(0)"}});
@@ -154,10 +181,10 @@ Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& ro
 
 // The tokens of the ranks that share the experts, on each of them. In the backward each has a part
 // of the gradient, which is reduced there and then.
-std::string gathered(ModelBuilder& b, const std::string& x, const std::string& suffix) {
-  if (b.p.ep * b.p.expert_tp() == 1) return x;
+std::string gathered(ModelBuilder& b, const std::string& x, const std::string& suffix,
+                     const Placements& everywhere) {
   const std::string local = b.op("identity", suffix, {x});
-  const std::string all = placed(b, local, suffix + ".all", {{"ep", "R"}, {"etp", "R"}});
+  const std::string all = placed(b, local, suffix + ".all", everywhere);
   b.model.ops.back().attributes["gathered"] = {true, all};
   return all;
 }
@@ -182,19 +209,37 @@ Rows gathered_rows(ModelBuilder& b, const std::string& n, const std::string& rou
   map.shape = {b.p.micro_batch * b.p.seq / (b.p.cp * b.p.tp), b.a.experts->experts};
   map.before = first;
   b.model.calls.push_back(std::move(map));
-  const std::string weights = gathered(b, route, "weights"), tokens = gathered(b, n, "tokens");
+  const Placements everywhere{{"ep", "R"}, {"etp", "R"}};
+  const std::string weights = alone ? route : gathered(b, route, "weights", everywhere);
+  const std::string tokens = alone ? n : gathered(b, n, "tokens", everywhere);
   return {taken(b, "moe_dispatch", "dispatch", {tokens, weights}),
           taken(b, "moe_probs", "probs", {weights}), weights};
 }
 
 // Back in the order of the tokens, each rank with its own.
 std::string combined(ModelBuilder& b, const std::string& down, const Rows& r, bool gathers) {
-  const std::string y =
+  std::string y =
       routed(b, r.weights.empty() ? "moe_combine" : "moe_collect", "combine", {down, r.route});
   if (!gathers) return y;
   if (b.p.expert_tp() > 1) b.model.ops.back().modes["etp"] = "linear";
+  const bool wide = routes_in_f32(b) && b.p.ep * b.p.expert_tp() > 1;
+  if (wide) {
+    y = cast(b, y, "combine.wide", DType::f32);
+    for (const char* axis : {"ep", "etp"}) b.linear_over(axis);
+  }
   b.pin(y, {{"ep", "S(0)"}, {"etp", "S(0)"}});
-  return y;
+  return wide ? cast(b, y, "combine.narrow", b.p.dtype) : y;
+}
+
+// The terms of the ranks of an expert are added up in the type of the weights.
+std::string added_up(ModelBuilder& b, std::string down) {
+  const bool wide = routes_in_f32(b) && b.p.expert_tp() > 1;
+  if (wide) {
+    down = cast(b, down, "experts.wide", DType::f32);
+    b.linear_over("etp");
+  }
+  b.pin(down, hidden_over_tp(b) ? Placements{{"tp", "S(2)"}} : Placements{{"etp", "S(1)"}});
+  return wide ? cast(b, down, "experts.narrow", b.p.dtype) : down;
 }
 
 }  // namespace
@@ -202,20 +247,25 @@ std::string combined(ModelBuilder& b, const std::string& down, const Rows& r, bo
 std::string experts(ModelBuilder& b, const std::string& n) {
   const Experts& e = *b.a.experts;
   declare_routing(b);
-  const std::string route = router(b, n);
+  std::string route = router(b, n);
+  if (hidden_over_tp(b)) route = gathered(b, route, "weights", {{"tp", "R"}});
   const bool gathers = b.profile.is("moe_dispatcher", "allgather");
   const Rows r = gathers ? gathered_rows(b, n, route) : exchanged_rows(b, n, route);
   const auto weighed = [&](const std::string& rows, bool here) {
-    return here && !r.weights.empty() ? b.op("moe_weigh", "experts.weighed", {rows, r.weights})
-                                      : rows;
+    if (!here || r.weights.empty()) return rows;
+    if (!routes_in_f32(b)) return b.op("moe_weigh", "experts.weighed", {rows, r.weights});
+    const std::string wide = cast(b, rows, "experts.act.wide", DType::f32);
+    return cast(b, b.op("moe_weigh", "experts.weighed.wide", {wide, r.weights}), "experts.weighed",
+                b.p.dtype);
   };
   const std::string gate = expert(b, r.rows, "experts.gate", e.ffn, b.a.hidden, "S(1)");
   const std::string up = expert(b, r.rows, "experts.up", e.ffn, b.a.hidden, "S(1)");
   const std::string act = weighed(b.op(b.activation(), "experts.act", {gate, up}), !e.bias);
   std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
-  if (!e.bias && !gathers) b.pin(down, {{"etp", "S(1)"}});  // with a bias experts are whole
+  if (!e.bias && !gathers) down = added_up(b, down);  // with a bias experts are whole
   down = weighed(down, e.bias);
   const std::string y = combined(b, down, r, gathers);
+  if (hidden_over_tp(b)) b.pin(y, {{"tp", "S(0)"}});
   return e.shared_ffn > 0 ? b.op("add", "sum", {y, shared(b, n)}) : y;
 }
 

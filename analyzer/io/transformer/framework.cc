@@ -195,9 +195,7 @@ class Limits {
 
   void experts() {
     if (!a_.experts) return;
-    const bool mixed =
-        is("tensor_parallel", "optional_sequence") && !is("expert_groups", "within_dp");
-    refuse(mixed && p_.tp > 1 && !p_.sp, "--tp",
+    refuse(is("tensor_parallel", "optional_sequence") && p_.tp > 1 && !p_.sp, "--tp",
            "experts with tensor parallelism but without sequence parallelism", "--sp too");
     refuse(!is("tensor_parallel", "optional_sequence") && p_.tp > 1, "--tp",
            "experts with tensor parallelism", "1", "megatron has it.");
@@ -248,7 +246,7 @@ class Limits {
 
   void gathered_tokens() {
     refuse(is("expert_groups", "within_dp"), "--set", "moe_dispatcher=allgather", "alltoall",
-           "This version gathers indices instead of a map, which is not modelled.");
+           "This version gathers indices, and the weights of these alone; not modelled.");
     refuse(a_.experts->bias, "--set", "moe_dispatcher=allgather with biases of experts",
            "alltoall");
     refuse(p_.ep > 1 && place_of("ep") > place_of("dp"), "--order",
@@ -256,7 +254,6 @@ class Limits {
   }
 
   void experts_within_dp() {
-    refuse(p_.tp > 1, "--tp", "experts with tensor parallelism", "1, or --profile megatron");
     refuse(p_.expert_tp() != p_.tp, "--etp",
            fmt::format("experts split over {} ranks", p_.expert_tp()), "leave it out");
     refuse(p_.dp % p_.ep != 0, "--ep",

@@ -484,5 +484,22 @@ TEST(KnownMistakes, BytesAreElementsTimesTheirSize) {
   }
 }
 
+// finalize_model_grads.py: over pp from the last stage, then over all replicas.
+TEST(MegatronScalars, CountTheTokensThatTheLossIsDividedBy) {
+  Plan plan = plan_of(1, 16, false);
+  plan.dp = plan.cp = plan.pp = 2;
+  const auto lines = [&](const Profile& profile) {
+    std::vector<std::string> found;
+    for (const std::string& l : calls(predict(dense(2, 64, 4), plan, profile)))
+      if (l.rfind("tokens.", 0) == 0) found.push_back(l);
+    return found;
+  };
+  EXPECT_THAT(lines(profile_of("megatron")), ElementsAre());
+  EXPECT_THAT(lines(profile_of("megatron", {"loss_divisor=tokens"})),
+              ElementsAre("tokens.counted pp broadcast 4>4", "tokens.all dp-cp all_reduce 4>4"));
+  EXPECT_THAT(lines(profile_of("megatron-0.8", {"loss_divisor=tokens"})),
+              ElementsAre("tokens.counted pp broadcast 4>4", "tokens.all dp all_reduce 4>4"));
+}
+
 }  // namespace
 }  // namespace s2t

@@ -189,6 +189,42 @@ TEST(MegatronDispatcher, SpreadsFewRowsOverAllRanksAndListsNoEmptyCall) {
   }));
 }
 
+// moe_router_dtype fp32: weights, and the terms of the ranks of an expert, are twice as wide.
+TEST(MegatronDispatcher, SendsWeightsInTheTypeOfTheRouter) {
+  const auto lines = [&](const Plan& plan, const std::vector<std::string>& changes) {
+    return sent(predict(small(), plan, changes), Phase::forward, "layers.0.moe");
+  };
+  // 1024 tokens of each rank of tp, 2 rows each, 1024 wide.
+  EXPECT_THAT(lines(split(2, 2, 2, 2), {"router_dtype=float32"}),
+              ElementsAre("ep-etp all_gather 64>256", "ep all_to_all 4194304>4194304",
+                          "ep all_to_all 8192>8192", "etp all_gather 4194304>8388608",
+                          "etp all_gather 8192>16384", "etp reduce_scatter 16777216>8388608",
+                          "ep all_to_all 4194304>4194304"));
+  EXPECT_THAT(lines(split(2, 2, 2, 2), {}), Contains("etp reduce_scatter 8388608>4194304"));
+  EXPECT_THAT(lines(split(1, 2, 2, 1), {"moe_dispatcher=allgather", "router_dtype=float32"}),
+              ElementsAre("ep all_gather 16384>32768", "ep all_gather 65536>131072",
+                          "ep all_gather 4194304>8388608", "ep reduce_scatter 16777216>8388608"));
+}
+
+// token_dispatcher.py of 0.8.0: logits gathered over tp; tokens exchanged for parts of the hidden dim
+// and back; rows travel in parts, are gathered before the experts and scattered behind them.
+TEST(MegatronDispatcher, OfCore08ExchangesPartsOfRowsWithTensorParallelism) {
+  Plan plan = split(2, 4, 2, 0);
+  const Program p = predict(small(), plan, profile_of("megatron-0.8"));
+  const std::string rows = "ep all_to_all 4194304>4194304", half = "tp all_to_all 2097152>2097152";
+  EXPECT_THAT(sent(p, Phase::forward, "layers.0.moe"),
+              ElementsAre("tp all_gather 16384>32768", "ep all_gather 64>128", half, rows,
+                          "tp all_gather 4194304>8388608", "tp reduce_scatter 8388608>4194304",
+                          rows, half));
+  EXPECT_THAT(
+      sent(p, Phase::backward, "layers.0.moe"),
+      ElementsAre(half, rows, "tp all_gather 4194304>8388608", "tp reduce_scatter 8388608>4194304",
+                  rows, half, "tp reduce_scatter 32768>16384"));
+  plan.etp = 1;
+  EXPECT_THAT(refusals(small(), plan, profile_of("megatron-0.8")),
+              Contains(HasSubstr("leave it out")));
+}
+
 TEST(MegatronDispatcher, TellsNobodyCountsThatEverybodyKnows) {
   Plan plan = split(1, 4, 2, 1);
   EXPECT_THAT(calls(predict(small(), plan)), Contains(HasSubstr("counts")));
