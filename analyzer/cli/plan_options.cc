@@ -58,6 +58,7 @@ LaunchReading add_launch(Arguments& arguments, const Architecture* architecture,
   if (const auto text = read_input(path, own))
     reading = read_launch_flags(read_launch(*text, own), arguments, architecture, own);
   for (Diagnostic d : own.list()) {
+    if (d.slug == "empty-file") d.expected = "flags of a launch";
     d.pointer =
         fmt::format("{} {}{}{}", kArgsFile, own.file(), d.pointer.empty() ? "" : ": ", d.pointer);
     sink.add(std::move(d));
@@ -98,7 +99,7 @@ void compare_with_switches(const Arguments& stated, Arguments& arguments, Launch
     for (const PlanOption& option : plan_options()) {
       const std::string flag(option.def.flag);
       const std::string all = fmt::format(" {} ", option.switches);
-      if (all.find(" " + name + " ") == std::string::npos || !arguments.has(flag) ||
+      if (name.empty() || all.find(" " + name + " ") == std::string::npos || !arguments.has(flag) ||
           same_value(arguments.text(flag), value))
         continue;
       const std::string said = flag + " " + arguments.text(flag);

@@ -25,14 +25,15 @@ void read_world(const Arguments& arguments, std::string_view flag, Plan& plan) {
   plan.world = arguments.integer(flag, 1, kMostRanksAlong);
 }
 
-void read_order(const Arguments& arguments, std::string_view flag, Plan& plan) {
-  plan.order = arguments.text(flag);
-}
-
 [[noreturn]] void refuse(std::string_view flag, std::string found, std::string expected,
                          std::string advice = "") {
   throw UserError("shape2trace", {{std::string(flag), std::move(found), std::move(expected),
                                    std::move(advice), "bad-option"}});
+}
+
+void read_order(const Arguments& arguments, std::string_view flag, Plan& plan) {
+  plan.order = arguments.text(flag);
+  if (plan.order.empty()) refuse(flag, "no axes", "axes, the fastest first: \"tp-cp-ep-dp-pp\"");
 }
 
 DType dtype_of(const Arguments& arguments, std::string_view flag, const char* why_not_f8) {

@@ -142,13 +142,15 @@ class Checker {
   void layers() {
     const int64_t stages = p_.pp * p_.vpp;
     if (p_.vpp > 1 && p_.pp == 1)
-      refuse("--vpp", "model chunks without a pipeline", "--pp 2 or more");
+      return refuse(p_.layers_per_chunk > 0 ? "--layers-per-chunk" : "--vpp",
+                    "model chunks without a pipeline", "--pp 2 or more");
     const bool whole_chunks = a_.layers % (p_.pp * std::max<int64_t>(1, p_.layers_per_chunk)) == 0;
+    if (p_.layers_per_chunk > 0 && a_.layers % p_.pp != 0) return indivisible_layers(p_.pp);
     if (p_.layers_per_chunk > 0 && !whole_chunks)
       return refuse("--layers-per-chunk",
                     fmt::format("{} layers{} do not divide into chunks of {} on {} pipeline ranks",
                                 a_.layers, place_of(a_, "layers"), p_.layers_per_chunk, p_.pp),
-                    divisors(a_.layers % p_.pp == 0 ? a_.layers / p_.pp : 1), "", "indivisible");
+                    divisors(a_.layers / p_.pp), "", "indivisible");
     if (p_.first_layers > 0 || p_.last_layers > 0) return uneven_ends();
     if (!p_.stage_layers.empty()) return stated_layers(stages);
     if (p_.layers_per_chunk == 0 && a_.layers % stages != 0) indivisible_layers(stages);
@@ -181,6 +183,9 @@ class Checker {
   void uneven_ends() {
     if (ends_fit(p_.first_layers, p_.last_layers)) return;
     const bool first = p_.first_layers > 0;
+    if (p_.pp == 1)
+      return refuse(first ? "--first-layers" : "--last-layers", "stages without a pipeline",
+                    "--pp 2 or more");
     const int64_t stated = first ? p_.first_layers : p_.last_layers;
     std::vector<std::string> fit;  // the nearest that do
     for (int64_t n = 1; n < a_.layers; ++n) {
@@ -217,29 +222,35 @@ class Checker {
       return;
     }
     const Experts& e = *a_.experts;
-    const int64_t replica = p_.tp * p_.cp * p_.dp, wanted = p_.expert_tp() * p_.ep;
-    const int64_t most = replica % p_.expert_tp() == 0 ? replica / p_.expert_tp() : 1;
-    const std::string fit = divisors(
-        e.experts, [](int64_t ep, int64_t ranks) { return ranks % ep == 0; }, most);
-    if (e.ffn % p_.expert_tp() != 0)
-      refuse(p_.etp > 0 ? "--etp" : "--tp",
-             fmt::format("{} does not divide the {} columns of an expert", p_.expert_tp(), e.ffn),
-             divisors(
-                 e.ffn, [](int64_t etp, int64_t ranks) { return ranks % etp == 0; }, replica),
-             p_.etp > 0 ? "" : "Or --etp 1: experts whole on each rank.", "indivisible");
+    const int64_t etp = p_.expert_tp(), replica = p_.tp * p_.cp * p_.dp;
+    const auto fit = [](int64_t n, int64_t ranks) { return ranks % n == 0; };
+    const auto refuse_etp = [&](std::string found, std::string advice = "") {
+      refuse(p_.etp > 0 ? "--etp" : "--tp", std::move(found), divisors(e.ffn, fit, replica),
+             p_.etp > 0 ? std::move(advice) : "Or --etp 1: experts whole on each rank.",
+             "indivisible");
+    };
+    if (e.ffn % etp != 0)
+      return refuse_etp(fmt::format("{} does not divide the {} columns of an expert", etp, e.ffn));
+    if (replica % etp != 0)
+      return refuse_etp(
+          fmt::format("{} does not divide the {} ranks of a stage (tp x cp x dp)", etp, replica),
+          fmt::format("Or --dp {}.", etp / std::gcd(etp, p_.tp * p_.cp)));
+    const std::string fitting = divisors(e.experts, fit, replica / etp);
+    const std::string whole = divisors(e.experts);
     if (e.experts % p_.ep != 0)
       return refuse("--ep",
                     fmt::format("{} does not divide the {} experts{}", p_.ep, e.experts,
                                 place_of(a_, "experts")),
-                    fit, "", "indivisible");
-    if (replica % wanted == 0) return;
-    refuse("--ep",
-           fmt::format("etp {} x ep {} do not divide the {} ranks of a stage (tp x cp x dp)",
-                       p_.expert_tp(), p_.ep, replica),
-           fit,
-           fmt::format("Or --dp {}{}.", wanted / std::gcd(wanted, p_.tp * p_.cp),
-                       p_.expert_tp() > 1 ? ", or --etp 1: experts whole on each rank" : ""),
-           "indivisible");
+                    fitting, fitting == whole ? "" : fmt::format("With more ranks: {}.", whole),
+                    "indivisible");
+    if (replica % (etp * p_.ep) != 0)
+      refuse("--ep",
+             fmt::format("etp {} x ep {} do not divide the {} ranks of a stage (tp x cp x dp)", etp,
+                         p_.ep, replica),
+             fitting,
+             fmt::format("Or --dp {}{}.", etp * p_.ep / std::gcd(etp * p_.ep, p_.tp * p_.cp),
+                         etp > 1 ? ", or --etp 1: experts whole on each rank" : ""),
+             "indivisible");
   }
 
   void schedule() {
@@ -292,9 +303,9 @@ class Checker {
     const bool words_known = std::all_of(words.begin(), words.end(),
                                          [&](const std::string& w) { return known.contains(w); });
     if (!words_known || named.size() != words.size() || !needed.empty())
-      return refuse("--order", quoted(p_.order),
-                    "each axis of the plan once, the fastest first: \"tp-cp-ep-dp-pp\"", "",
-                    "axis-order");
+      return refuse(
+          "--order", quoted(p_.order) + (needed.empty() ? "" : " lacks " + join(needed, ", ")),
+          "each axis of the plan once, the fastest first: \"tp-cp-ep-dp-pp\"", "", "axis-order");
     const auto place = [&](const char* axis) {
       return std::find(words.begin(), words.end(), axis);
     };

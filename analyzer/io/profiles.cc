@@ -327,7 +327,11 @@ std::optional<Diagnostic> Profile::set(const std::string& assignment) {
     changed_[name] = value;
     return std::nullopt;
   }
-  const std::string hint = did_you_mean(name, names);
+  std::vector<std::string> others;  // that have it
+  for (const ProfileDef& def : kProfiles)
+    if (find_switch(name) && find_setting(def, name)) others.emplace_back(def.name);
+  const std::string hint =
+      others.empty() ? did_you_mean(name, names) : "A switch of " + join(others, ", ") + ".";
   return Diagnostic{"--set", fmt::format("{} has no switch {}", def_->name, quoted(name)),
                     "one of " + quoted_list(names, 64),
                     hint.empty() ? "See shape2trace list switches." : hint, "bad-option"};

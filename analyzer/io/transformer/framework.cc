@@ -118,7 +118,9 @@ class Limits {
     const int64_t replicas = std::max<int64_t>(1, profile_.number("replicate"));
     refuse(replicas > 1 && (p_.dp % replicas != 0 || p_.dp == replicas), "--set",
            fmt::format("replicate={} of {} data-parallel ranks", replicas, p_.dp),
-           "a divisor of them that leaves several to each copy");
+           divisors(
+               p_.dp, [](int64_t n, int64_t all) { return n < all; }, p_.dp),
+           "Several ranks must be left to each copy.");
     refuse(replicas > 1 && p_.ep > 1, "--set", "replicate with expert parallelism", "1",
            "Copies of experts are not modelled.");
     refuse(p_.recompute != Recompute::none && p_.ep > 1 && is("gradient_sync", "fsdp"),

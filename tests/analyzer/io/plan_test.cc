@@ -63,6 +63,28 @@ TEST(Plan, ProposesStagesForItsOwnLayers) {
                                     "--stage-layers 2x2,8x3,2x2.")));
 }
 
+TEST(Plan, ProposesExpertsForItsOwnRanks) {
+  Plan plan = plan_of(1, 128, false);
+  plan.dp = 4;
+  plan.ep = 3;
+  EXPECT_THAT(
+      refusals(mixtral(2), plan),
+      ElementsAre(HasSubstr("3 does not divide the 8 experts; expected 1, 2 or 4. With more "
+                            "ranks: 1, 2, 4 or 8.")));
+  plan.ep = 8;
+  EXPECT_THAT(refusals(mixtral(2), plan),
+              ElementsAre(HasSubstr("do not divide the 4 ranks of a stage (tp x cp x dp); expected "
+                                    "1, 2 or 4. Or --dp 8.")));
+  plan.ep = 1;
+  plan.etp = 8;
+  EXPECT_THAT(refusals(mixtral(2), plan),
+              ElementsAre(HasSubstr("--etp: 8 does not divide the 4 ranks of a stage (tp x cp x "
+                                    "dp); expected 1, 2 or 4. Or --dp 8.")));
+  plan.etp = 3;
+  EXPECT_THAT(refusals(mixtral(2), plan),
+              ElementsAre(HasSubstr("--etp: 3 does not divide the 14336 columns of an expert")));
+}
+
 TEST(Plan, SaysOneThingOnce) {
   const auto contradictions = [](auto change) {
     Plan plan = plan_of(1, 128, false);
