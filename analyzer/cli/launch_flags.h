@@ -44,6 +44,7 @@ inline constexpr LaunchChange kChanges[] = {
     {"--cp-comm-type", "context_parallel", "a2a+p2p", "a2a+p2p"},  // refused by name
     {"--calculate-per-token-loss", "loss_divisor", "tokens"},
     {"--moe-router-dtype", "router_dtype", "float32", "fp32"},
+    {"--moe-shared-expert-overlap", "shared_experts", "overlapped"},
     {"--clip-grad", "grad_norm", "none", "0"},
     {"--clip-grad", "grad_norm", "none", "0.0"},
 };
@@ -158,7 +159,6 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--moe-router-dtype", "weights of rows that travel in this type", "fp32"},
     {"--moe-router-load-balancing-type", "another balancing of experts",
      "aux_loss seq_aux_loss global_aux_loss none"},
-    {"--moe-shared-expert-overlap", "collectives of shared experts between those of the exchange"},
     {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
 };
 

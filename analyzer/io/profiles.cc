@@ -107,6 +107,10 @@ constexpr ProfileSwitch kSwitches[] = {
     {"moe_balancing", "none aux_loss seq_aux_loss global_aux_loss",
      "a balancing loss adds up the tokens per expert over the ranks that share a sample, for each "
      "sample of the microbatch apart, or over all ranks"},
+    {"shared_experts", "before between behind overlapped",
+     "shared experts run before the router, between the dispatch of rows and the experts, behind "
+     "all "
+     "that, or beside the exchanges"},
     {"router_dtype", "activations float32",
      "weights of routed rows travel in the type of activations or in float32, and so do the terms "
      "of "
@@ -191,6 +195,8 @@ constexpr ProfileSetting kMegatron[] = {
      "transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: over ep x etp"},
     {"moe_probs", "all_to_all",
      "transformer/moe/token_dispatcher.py: permuted probabilities are dispatched too"},
+    {"shared_experts", "before",
+     "transformer/moe/moe_layer.py: shared_experts_compute comes first; not in 0.14 and older"},
     {"router_dtype", "activations", "transformer/moe/router.py: moe_router_dtype is not set"},
     {"loss_divisor", "samples",
      "distributed/finalize_model_grads.py: num_tokens only with calculate_per_token_loss"},

@@ -50,17 +50,29 @@ std::string router(ModelBuilder& b, const std::string& n) {
   return routes_in_f32(b) ? cast(b, probs, "router.wide", DType::f32) : probs;
 }
 
-// Those that every token goes to, scaled by a gate of their own if they have one.
-std::string shared(ModelBuilder& b, const std::string& n) {
+// Those that every token goes to, of their gathered input n; scaled by a gate of their own if they
+// have one.
+std::string shared_of(ModelBuilder& b, const std::string& n, const std::string& gathered) {
   const Experts& e = *b.a.experts;
-  const std::string y =
-      feed_forward(b, column_input(b, n, "shared.in"), "shared.", e.shared_ffn, false);
+  const std::string y = feed_forward(b, gathered, "shared.", e.shared_ffn, false);
   if (!e.shared_gate) return y;
   const std::string score =
       b.op("sigmoid", "shared.score", {duplicated(b, n, "shared.scale", 1, false)});
   OpDecl& scaled = b.add_op("einsum", "shared.scaled", {y, score});
   scaled.attributes["rule"] = {std::string("x[t d] g[t o] -> y[t d]"), scaled.pointer};
   return scaled.name;
+}
+
+// When they run: before the router, between the dispatch of rows and the experts, behind everything
+// (unless stated), or on a stream of their own beside the exchanges. Megatron moved them twice.
+bool shared_run(const ModelBuilder& b, std::string_view when) {
+  if (b.a.experts->shared_ffn == 0) return false;
+  const std::string_view stated = b.profile["shared_experts"];
+  return (stated.empty() ? "behind" : stated) == when;
+}
+
+std::string shared(ModelBuilder& b, const std::string& n) {
+  return shared_of(b, n, column_input(b, n, "shared.in"));
 }
 
 // One table for all layers.
@@ -151,7 +163,10 @@ bool hidden_over_tp(const ModelBuilder& b) {
 // rows and their weights are exchanged before either is gathered.
 Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& route) {
   const bool by_hidden = hidden_over_tp(b);
-  const std::string first = b.module + (by_hidden ? ".hidden" : ".dispatch");
+  const bool shared_first = b.p.tp > 1 && shared_run(b, "overlapped");
+  const std::string first = b.module + (shared_first ? ".shared.in.all"
+                                        : by_hidden  ? ".hidden"
+                                                     : ".dispatch");
   balance(b, first);
   const auto tell = [&](Collective op, std::vector<std::string> axes, const char* why) {
     CallDecl& call = b.model.calls.emplace_back(counts(b, "counts", op, std::move(axes), why));
@@ -173,7 +188,8 @@ Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& ro
     return r;
   }
   if (b.profile.is("moe_probs", "all_to_all")) r.weights = routed(b, "moe_probs", "probs", {route});
-  if (b.p.ep == 1 || b.p.expert_tp() == 1) return r;
+  const bool apart = shared_run(b, "between");  // from what follows
+  if (b.p.ep == 1 || (b.p.expert_tp() == 1 && !apart)) return r;
   r.rows = placed(b, r.rows, "rows", {{"ep", "S(0)"}});
   if (!r.weights.empty()) r.weights = placed(b, r.weights, "probs.rows", {{"ep", "S(0)"}});
   return r;
@@ -242,15 +258,9 @@ std::string added_up(ModelBuilder& b, std::string down) {
   return wide ? cast(b, down, "experts.narrow", b.p.dtype) : down;
 }
 
-}  // namespace
-
-std::string experts(ModelBuilder& b, const std::string& n) {
+// What the routed experts make of n, whose rows have been dispatched.
+std::string routed_experts(ModelBuilder& b, const Rows& r, bool gathers) {
   const Experts& e = *b.a.experts;
-  declare_routing(b);
-  std::string route = router(b, n);
-  if (hidden_over_tp(b)) route = gathered(b, route, "weights", {{"tp", "R"}});
-  const bool gathers = b.profile.is("moe_dispatcher", "allgather");
-  const Rows r = gathers ? gathered_rows(b, n, route) : exchanged_rows(b, n, route);
   const auto weighed = [&](const std::string& rows, bool here) {
     if (!here || r.weights.empty()) return rows;
     if (!routes_in_f32(b)) return b.op("moe_weigh", "experts.weighed", {rows, r.weights});
@@ -263,10 +273,31 @@ std::string experts(ModelBuilder& b, const std::string& n) {
   const std::string act = weighed(b.op(b.activation(), "experts.act", {gate, up}), !e.bias);
   std::string down = expert(b, act, "experts.down", b.a.hidden, e.ffn, "S(2)");
   if (!e.bias && !gathers) down = added_up(b, down);  // with a bias experts are whole
-  down = weighed(down, e.bias);
-  const std::string y = combined(b, down, r, gathers);
+  const std::string y = combined(b, weighed(down, e.bias), r, gathers);
   if (hidden_over_tp(b)) b.pin(y, {{"tp", "S(0)"}});
-  return e.shared_ffn > 0 ? b.op("add", "sum", {y, shared(b, n)}) : y;
+  return y;
+}
+
+}  // namespace
+
+std::string experts(ModelBuilder& b, const std::string& n) {
+  declare_routing(b);
+  std::string own;
+  if (shared_run(b, "before")) own = shared(b, n);
+  std::string route = router(b, n);
+  if (hidden_over_tp(b)) route = gathered(b, route, "weights", {{"tp", "R"}});
+  // Beside the exchanges: gathered by itself, once, as its linears communicate nothing.
+  const bool beside = shared_run(b, "overlapped");
+  std::string whole = n;
+  if (beside && b.p.tp > 1)
+    whole = placed(b, b.op("identity", "shared.in", {n}), "shared.in.all", {{"tp", "R"}});
+  const bool gathers = b.profile.is("moe_dispatcher", "allgather");
+  const Rows r = gathers ? gathered_rows(b, n, route) : exchanged_rows(b, n, route);
+  if (shared_run(b, "between")) own = shared(b, n);
+  const std::string y = routed_experts(b, r, gathers);
+  if (beside) own = shared_of(b, n, whole);
+  if (shared_run(b, "behind")) own = shared(b, n);
+  return own.empty() ? y : b.op("add", "sum", {y, own});
 }
 
 }  // namespace s2t

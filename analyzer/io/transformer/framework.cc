@@ -247,6 +247,8 @@ class Limits {
   }
 
   void gathered_tokens() {
+    refuse(is("shared_experts", "overlapped") && a_.experts->shared_ffn > 0, "--set",
+           "shared_experts=overlapped with moe_dispatcher=allgather", "before");
     refuse(is("expert_groups", "within_dp"), "--set", "moe_dispatcher=allgather", "alltoall",
            "This version gathers indices, and the weights of these alone; not modelled.");
     refuse(a_.experts->bias, "--set", "moe_dispatcher=allgather with biases of experts",
