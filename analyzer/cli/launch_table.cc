@@ -171,13 +171,15 @@ class Reader {
     }
     const auto [it, fresh] = set_by_.emplace(option, flag);
     std::string& now = out_.options[std::string(option)];
-    if (fresh)
+    if (fresh) {
       now = value;
-    else if (now != value)
+      out_.origins[std::string(option)] = fmt::format("{}: {}", flag.where, flag.name);
+    } else if (now != value) {
       refuse(flag,
              fmt::format("it means {} {}, but {} ({}) means {}", option, value, it->second.name,
                          it->second.where, now),
              "one of the two flags", fmt::format("Or say {} on the command line.", option));
+    }
   }
 
   void set_unless_said(std::string_view option, const std::string& value) {
@@ -199,6 +201,7 @@ class Reader {
 
   void option(const LaunchFlag& flag, const OptionDef& def) {
     if (given_.has(def.flag) || def.value.empty()) return set(def.flag, flag.value, flag);
+    if (flag.open() || flag.value.empty()) out_.refused.emplace(def.flag);
     if (flag.open())
       return refuse(flag, flag.why_open,
                     fmt::format("{} {} on the command line", def.flag, def.value), "",

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct LaunchReading {
     std::string flag;        // that implies it
   };
   std::map<std::string, std::string> options;  // of a plan, as on the command line
+  std::map<std::string, std::string> origins;  // of options: "line 3: --seq-length"
+  std::set<std::string> refused;               // options that could not be read
   std::vector<Change> changes;
   std::vector<Remark> remarks;
 };

@@ -28,12 +28,17 @@ constexpr OptionDef kProfileOption{"--profile", "P",
                                    "config: the framework; see shape2trace list profiles"};
 
 // Every wrong option is reported, not the first alone.
-Plan read_plan(const Arguments& arguments, Diagnostics& sink) {
+Plan read_plan(const Arguments& arguments, LaunchReading& launch, Diagnostics& sink) {
   Plan plan;
   for (const PlanOption& option : plan_options()) try {
       if (arguments.has(option.def.flag)) option.read(arguments, option.def.flag, plan);
     } catch (const UserError& e) {
-      for (const Diagnostic& d : e.diagnostics()) sink.add(d);
+      for (Diagnostic d : e.diagnostics()) {
+        launch.refused.insert(d.pointer);
+        const auto origin = launch.origins.find(d.pointer);
+        if (origin != launch.origins.end()) d.pointer = origin->second;
+        sink.add(std::move(d));
+      }
     }
   return plan;
 }
@@ -55,14 +60,21 @@ LaunchReading add_launch(Arguments& arguments, const Architecture* architecture,
   const std::string path = arguments.text(kArgsFile);
   Diagnostics own(input_name(path));
   LaunchReading reading;
-  if (const auto text = read_input(path, own))
-    reading = read_launch_flags(read_launch(*text, own), arguments, architecture, own);
+  if (const auto text = read_input(path, own)) {
+    const Launch launch = read_launch(*text, own);
+    if (launch.flags.empty() && !own.any())
+      own.add({"", "no flag of a launch", "a script, flags, or a JSON object of them", "",
+               "empty-file"});
+    reading = read_launch_flags(launch, arguments, architecture, own);
+  }
   for (Diagnostic d : own.list()) {
-    if (d.slug == "empty-file") d.expected = "flags of a launch";
+    if (d.expected == "JSON") d.expected = "flags of a launch";
     d.pointer =
         fmt::format("{} {}{}{}", kArgsFile, own.file(), d.pointer.empty() ? "" : ": ", d.pointer);
     sink.add(std::move(d));
   }
+  for (auto& [option, origin] : reading.origins)
+    origin = fmt::format("{} {}: {}", kArgsFile, own.file(), origin);
   arguments.options.insert(reading.options.begin(), reading.options.end());
   return reading;
 }
@@ -160,8 +172,7 @@ std::optional<Profile> read_profile(const Arguments& arguments, LaunchReading& l
 }
 
 // An option that could not be read was left at its default: what follows from that is no news.
-void add_unless_told(const Diagnostics& more, Diagnostics& sink) {
-  std::set<std::string> told;
+void add_unless_told(const Diagnostics& more, std::set<std::string> told, Diagnostics& sink) {
   for (const Diagnostic& d : sink.list()) told.insert(d.pointer);
   for (const Diagnostic& d : more.list())
     if (d.pointer.empty() || !told.contains(d.pointer)) sink.add(d);
@@ -185,14 +196,14 @@ std::optional<Operand> read_config(const JsonCursor& root, const Arguments& stat
   Arguments arguments = stated;
   LaunchReading launch = add_launch(arguments, architecture ? &*architecture : nullptr, sink);
   compare_with_switches(stated, arguments, launch, sink);
-  const Plan plan = read_plan(arguments, sink);
+  const Plan plan = read_plan(arguments, launch, sink);
   auto profile = read_profile(arguments, launch, sink);
   Diagnostics more(sink.file());
   if (!architecture) check_job(plan, more);
-  add_unless_told(more, sink);
+  add_unless_told(more, launch.refused, sink);
   if (!architecture || !profile) return std::nullopt;
   auto model = build_transformer(*architecture, plan, *profile, more);
-  add_unless_told(more, sink);
+  add_unless_told(more, launch.refused, sink);
   if (!model || sink.any()) return std::nullopt;
   remark_stored_type(*architecture, arguments, *model);
   model->remarks.insert(model->remarks.end(), launch.remarks.begin(), launch.remarks.end());

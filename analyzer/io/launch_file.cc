@@ -1,5 +1,8 @@
 #include "analyzer/io/launch_file.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <utility>
 
 #include "analyzer/io/json_cursor.h"
@@ -34,6 +37,22 @@ LaunchFlag flag_at(const std::vector<ShellWord>& words, size_t i) {
   return flag;
 }
 
+// `--flag: value` of YAML is a flag too; false takes it away.
+bool take_yaml(LaunchFlag& flag) {
+  if (!flag.name.ends_with(":")) return true;
+  flag.name.pop_back();
+  const bool absent = flag.value == "false" || flag.value == "null";
+  if (flag.value == "true") flag.value.clear();
+  return !absent;
+}
+
+// `for NAME in a b c`: one of them.
+void assign_in_loop(const std::vector<ShellWord>& words, size_t i, ShellVariables& variables) {
+  if (words[i].text != "for" || i + 2 >= words.size() || words[i + 2].text != "in") return;
+  for (size_t value = i + 3; value < words.size() && !words[value].begins; ++value)
+    variables.assign(words[i + 1].text, variables.expand(words[value].text), words[i].line, true);
+}
+
 // What a flag says is what its variables are there; a variable that is set further down, for a
 // function that is called later, has its value from there.
 Launch read_script(const std::string& text) {
@@ -42,9 +61,11 @@ Launch read_script(const std::string& text) {
   const std::vector<ShellWord> words = shell_words(text);
   for (size_t i = 0; i < words.size(); ++i) {
     const ShellWord& word = words[i];
+    if (word.begins) assign_in_loop(words, i, variables);
     if (is_flag(word.text)) {
-      launch.flags.push_back(flag_at(words, i));
-      fill_in(launch.flags.back(), variables);
+      LaunchFlag flag = flag_at(words, i);
+      fill_in(flag, variables);
+      if (take_yaml(flag)) launch.flags.push_back(std::move(flag));
     } else if (const std::string name = assigned_name(word.text); !name.empty()) {
       variables.assign(name, variables.expand(word.text.substr(name.size() + 1)), word.line,
                        word.conditional);
@@ -55,12 +76,20 @@ Launch read_script(const std::string& text) {
   return launch;
 }
 
+// As it is written, but 2.0 is 2.
+std::string number_of(const JsonCursor& at) {
+  const double x = at.number().value_or(0);
+  const bool whole = std::abs(x) < 1e15 && x == std::floor(x);
+  return whole ? fmt::format("{:.0f}", x) : at.excerpt();
+}
+
 // A number, a word or true; false and null: the flag is absent.
 bool read_value(const JsonCursor& at, std::string& value) {
   if (at.is(JsonKind::array) || at.is(JsonKind::object))
     at.wrong_type("a number, a word, true, false or null");
   if (at.is(JsonKind::string)) value = at.string().value_or("");
-  if (at.is(JsonKind::number)) value = at.excerpt();
+  if (value == "false" || value == "true") return std::exchange(value, "") == "true";
+  if (at.is(JsonKind::number)) value = number_of(at);
   if (at.is(JsonKind::boolean)) return at.boolean().value_or(false);
   return !at.is(JsonKind::null);
 }

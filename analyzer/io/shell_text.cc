@@ -13,7 +13,8 @@
 namespace s2t {
 namespace {
 
-constexpr int kDeepest = 16;  // variables that name variables
+constexpr int kDeepest = 16;              // variables that name variables
+constexpr size_t kMostLetters = 1 << 16;  // of one text, with all that it names
 constexpr int64_t kLargest = int64_t{1} << 40;
 
 bool is_space(char c) {
@@ -206,9 +207,10 @@ void ShellVariables::assign(const std::string& name, const std::string& value, i
                             bool conditional) {
   std::vector<Assigned>& all = values_[name];
   if (!conditional) all.clear();
+  const std::string kept = value.size() < kMostLetters ? value : "$" + name;  // too long to be used
   const bool known =
-      std::any_of(all.begin(), all.end(), [&](const Assigned& a) { return a.value == value; });
-  if (!known) all.push_back({value, line});
+      std::any_of(all.begin(), all.end(), [&](const Assigned& a) { return a.value == kept; });
+  if (!known) all.push_back({kept, line});
 }
 
 const std::string* ShellVariables::find(const std::string& name) const {
@@ -225,12 +227,12 @@ std::map<std::string, std::string> ShellVariables::all() const {
 
 // `inside` of ${...}.
 std::string ShellVariables::braced(const std::string& inside, const std::string& as_written,
-                                   int depth) const {
+                                   Limit limit) const {
   const size_t end = name_end(inside, 0);
   const std::string name = inside.substr(0, end);
   std::string rest = inside.substr(end);
   const std::string* set = find(name);
-  if (rest.empty()) return set ? expand(*set, depth + 1) : as_written;
+  if (rest.empty()) return set ? expand(*set, limit.deeper()) : as_written;
   const bool or_empty = rest[0] == ':';
   if (or_empty) rest.erase(0, 1);
   if (rest.empty() || std::string_view("-=?+").find(rest[0]) == std::string_view::npos)
@@ -238,51 +240,62 @@ std::string ShellVariables::braced(const std::string& inside, const std::string&
   const bool several = values_.contains(name) && !set;
   const bool there = set && !(or_empty && set->empty());
   if (several) return as_written;
-  if (rest[0] == '+') return there ? expand(rest.substr(1), depth + 1) : "";
-  if (there) return expand(*set, depth + 1);
-  return rest[0] == '?' ? as_written : expand(rest.substr(1), depth + 1);
+  if (rest[0] == '+') return there ? expand(rest.substr(1), limit.deeper()) : "";
+  if (there) return expand(*set, limit.deeper());
+  return rest[0] == '?' ? as_written : expand(rest.substr(1), limit.deeper());
 }
 
 // What stands behind the `$` at text[at]; moves `at` behind it. As written if nobody set it.
-std::string ShellVariables::expand_one(const std::string& text, size_t& at, int depth) const {
+std::string ShellVariables::expand_one(const std::string& text, size_t& at, Limit limit) const {
   const size_t start = at;
   const char next = at + 1 < text.size() ? text[at + 1] : '\0';
   if (next != '{' && next != '(') {
     at = name_end(text, at + 1);
     const std::string* set = find(text.substr(start + 1, at - start - 1));
-    return set ? expand(*set, depth + 1) : text.substr(start, at - start);
+    return set ? expand(*set, limit.deeper()) : text.substr(start, at - start);
   }
   const size_t end = closing(text, at + 1);
   if (end == std::string::npos) return text.substr(std::exchange(at, text.size()));
   at = end + 1;
   const std::string as_written = text.substr(start, at - start);
-  if (next == '{') return braced(text.substr(start + 2, end - start - 2), as_written, depth);
+  if (next == '{') return braced(text.substr(start + 2, end - start - 2), as_written, limit);
   if (!as_written.starts_with("$((") || !as_written.ends_with("))")) return as_written;
-  const std::string inside = expand(as_written.substr(3, as_written.size() - 5), depth + 1);
+  const std::string inside = expand(as_written.substr(3, as_written.size() - 5), limit.deeper());
   const std::optional<int64_t> value = Arithmetic(inside, *this).value();
   return value ? std::to_string(*value) : as_written;
 }
 
-std::string ShellVariables::expand(const std::string& text, int depth) const {
-  if (depth > kDeepest) return text;
+std::string ShellVariables::expand(const std::string& text, Limit limit) const {
+  if (limit.depth == 0 || text.size() > *limit.letters) return text;
+  *limit.letters -= text.size();
   std::string out;
   for (size_t at = 0; at < text.size();)
     if (text[at] == '$')
-      out += expand_one(text, at, depth);
+      out += expand_one(text, at, limit);
     else
       out += text[at++];
   return out;
 }
 
+std::string ShellVariables::expand(const std::string& text) const {
+  size_t letters = kMostLetters;
+  return expand(text, {kDeepest, &letters});
+}
+
 std::string ShellVariables::why_open(const std::string& text) const {
-  const size_t at = text.find_first_not_of("${(", text.find('$'));
+  const size_t dollar = text.find('$'), at = text.find_first_not_of("${(", dollar);
   const std::string name = at == std::string::npos ? "" : text.substr(at, name_end(text, at) - at);
-  const bool command =
-      text.find("$(") != std::string::npos && text.find("$((") == std::string::npos;
-  if (name.empty() || command) return s2t::quoted(text) + " is known to the shell alone";
+  const bool arithmetic = text.compare(dollar, 3, "$((") == 0;
+  const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+  if (arithmetic && (name.empty() || number))
+    return s2t::quoted(text.substr(0, 80)) + " cannot be computed here";
+  if (number) return fmt::format("${} is given to the script when it runs", name);
+  const bool command = text.compare(dollar, 2, "$(") == 0 && !arithmetic;
+  if (name.empty() || command)
+    return s2t::quoted(text.substr(0, 80)) + " is known to the shell alone";
   const auto it = values_.find(name);
   if (it == values_.end()) return fmt::format("{} is set nowhere in the file", name);
-  if (it->second.size() == 1) return s2t::quoted(text) + " cannot be computed here";
+  if (it->second.size() == 1) return s2t::quoted(text.substr(0, 80)) + " cannot be computed here";
   std::vector<std::string> each;
   for (const Assigned& a : it->second) each.push_back(fmt::format("{} (line {})", a.value, a.line));
   return fmt::format("{} is {}", name, join(each, " or "));

@@ -28,7 +28,8 @@ class ShellVariables {
   void assign(const std::string& name, const std::string& value, int line, bool conditional);
   // The value if there is one; nullptr if none, or several.
   const std::string* find(const std::string& name) const;
-  std::string expand(const std::string& text) const { return expand(text, 0); }
+  // Text that grows beyond all measure, or has no end, stays as it is written.
+  std::string expand(const std::string& text) const;
   // Of a text that still has a `$`: "TP is set nowhere in the file", "TP is 8 (line 3) or 4 (line 5)".
   std::string why_open(const std::string& text) const;
   // Those with one value.
@@ -39,9 +40,15 @@ class ShellVariables {
     std::string value;
     int line;
   };
-  std::string expand(const std::string& text, int depth) const;
-  std::string expand_one(const std::string& text, size_t& at, int depth) const;
-  std::string braced(const std::string& inside, const std::string& as_written, int depth) const;
+  // How deep variables name variables, and how many letters may still be read.
+  struct Limit {
+    int depth;
+    size_t* letters;
+    Limit deeper() const { return {depth - 1, letters}; }
+  };
+  std::string expand(const std::string& text, Limit limit) const;
+  std::string expand_one(const std::string& text, size_t& at, Limit limit) const;
+  std::string braced(const std::string& inside, const std::string& as_written, Limit limit) const;
 
   std::map<std::string, std::vector<Assigned>> values_;
 };

@@ -88,7 +88,30 @@ TEST(LaunchFile, SaysWhyAValueIsOpen) {
   EXPECT_EQ(why_open("case $1 in\nbig) TP=8 ;;\n*) TP=4 ;;\nesac\n--a $TP"),
             "TP is 8 (line 2) or 4 (line 3)");
   EXPECT_EQ(why_open("[ -n \"$X\" ] && TP=8 || TP=4\n--a $TP"), "TP is 8 (line 1) or 4 (line 1)");
-  EXPECT_EQ(why_open("for TP in 1 2; do\n  --a $TP\ndone"), "TP is set nowhere in the file");
+}
+
+TEST(LaunchFile, SaysWhatOnlyTheRunKnows) {
+  EXPECT_EQ(why_open("--a $1"), "$1 is given to the script when it runs");
+  EXPECT_EQ(why_open("--a ${2}"), "$2 is given to the script when it runs");
+  EXPECT_EQ(why_open("for TP in 1 2; do\n  --a $TP\ndone"), "TP is 1 (line 1) or 2 (line 1)");
+  EXPECT_EQ(why_open("--a $((1/0))"), "\"$((1/0))\" cannot be computed here");
+}
+
+// Each variable is twice the one before: 2^60 letters.
+TEST(LaunchFile, DoesNotFollowWhatGrowsBeyondMeasure) {
+  std::string script = "A0=xx\n";
+  for (int i = 0; i < 60; ++i)
+    script +=
+        "A" + std::to_string(i + 1) + "=$A" + std::to_string(i) + "$A" + std::to_string(i) + "\n";
+  EXPECT_THAT(why_open(script + "--a $A60"), testing::HasSubstr("cannot be computed here"));
+  const std::string deep(5000, '(');
+  EXPECT_THAT(why_open("--a $((" + deep + "1" + std::string(5000, ')') + "))"),
+              testing::HasSubstr("cannot be computed here"));
+}
+
+TEST(LaunchFile, MayBeYamlOfFlags) {
+  EXPECT_THAT(flags("ARGS:\n  --seq-length: 64\n  --bf16: true\n  --fp16: false\n  --name: 'x'\n"),
+              ElementsAre(Pair("seq-length", "64"), Pair("bf16", ""), Pair("name", "x")));
 }
 
 TEST(LaunchFile, KeepsFurtherWordsOfTheSameCommand) {
@@ -105,7 +128,8 @@ TEST(LaunchFile, KeepsFurtherWordsOfTheSameCommand) {
 
 TEST(LaunchFile, MayBeAnObjectOfFlags) {
   const std::string text = R"({"source": "x", "shell_vars": {"GPUS": "8"},
-      "args": {"bf16": true, "fp16": false, "lr": null, "seq-length": 4096, "world": "$GPUS"}})";
+      "args": {"bf16": true, "fp16": false, "lr": null, "seq-length": 4096.0, "sp": "false",
+      "world": "$GPUS"}})";
   EXPECT_THAT(flags(text),
               ElementsAre(Pair("bf16", ""), Pair("seq-length", "4096"), Pair("world", "8")));
   EXPECT_THAT(flags(R"({"--seq-length": "16"})"), ElementsAre(Pair("seq-length", "16")));
