@@ -77,8 +77,20 @@ class Reader {
                std::move(advice), std::move(slug)});
   }
 
+  // Python reads 2_048 as 2048.
+  static std::string without_underscores(const std::string& text) {
+    std::string digits;
+    for (size_t i = 0; i < text.size(); ++i)
+      if (text[i] != '_')
+        digits += text[i];
+      else if (i == 0 || i + 1 == text.size() || text[i + 1] == '_')
+        return text;
+    return digits.find_first_not_of("0123456789") == std::string::npos ? digits : text;
+  }
+
   void read(const LaunchFlag& stated) {
-    const LaunchFlag flag = with_one_value(stated);
+    LaunchFlag flag = with_one_value(stated);
+    flag.value = without_underscores(flag.value);
     const bool again = twice(flag);
     seen_[flag.name] = flag.value;
     where_[flag.name] = flag.where;
@@ -287,7 +299,9 @@ class Reader {
     for (const char* known : {"alltoall", "allgather", "flex"})  // allgather is Megatron's default
       if (value("--moe-token-dispatcher-type", "allgather") == std::string(known))
         out_.changes.push_back(
-            {std::string("moe_dispatcher=") + known, "--moe-token-dispatcher-type"});
+            {std::string("moe_dispatcher=") + known, given("--moe-token-dispatcher-type")
+                                                         ? "--moe-token-dispatcher-type"
+                                                         : "no --moe-token-dispatcher-type"});
     const std::string capacity = value("--moe-expert-capacity-factor", "");
     if (!capacity.empty() && given("--moe-pad-expert-input-to-capacity"))
       out_.changes.push_back({"expert_capacity=" + capacity, "--moe-expert-capacity-factor"});

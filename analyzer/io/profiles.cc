@@ -134,7 +134,7 @@ constexpr ProfileSwitch kSwitches[] = {
     {"interleaved_p2p", "batched single", "the same of the interleaved schedule"},
 };
 
-// Megatron-LM, megatron/core, 0.10 and newer.
+// Megatron-LM, megatron/core, 0.13 and newer.
 constexpr ProfileSetting kMegatron[] = {
     {"rank_order", "tp-cp-ep-dp-pp", "parallel_state.py, initialize_model_parallel"},
     {"expert_groups", "folded",
@@ -218,7 +218,7 @@ constexpr ProfileSetting kMegatron[] = {
 };
 
 constexpr ProfileDef kProfiles[] = {
-    {"megatron", "Megatron-LM core 0.10 and newer", kMegatron,
+    {"megatron", "Megatron-LM core 0.13 and newer; 0.10 to 0.12 with other switches", kMegatron,
      "what happens every few steps (evaluation, checkpoints, logged statistics of experts)"},
     {"megatron-0.8", "Megatron-LM core 0.8", kMegatron08, kMegatron08Unlisted, "megatron"},
     {"torchtitan", "torchtitan: DTensor, FSDP2, loss parallel", kTorchtitan, kTorchtitanUnlisted},
