@@ -34,8 +34,7 @@ class Filling {
     const GradientLeaf* leaf = nullptr;
     bool taken = false;
   };
-  // Gradients of one kind fill one buffer; a table of two stages has buckets of its own.
-  using Kind = std::tuple<int, bool, AtomSet, DType, DType, bool>;
+  using Kind = std::tuple<int, bool, AtomSet, DType, DType>;  // gradients of one fill one buffer
 
   void take(const RegisteredDecl& registered) {
     std::vector<const GradientLeaf*> leaves;
@@ -46,12 +45,13 @@ class Filling {
       }
     if (leaves.empty()) return;  // frozen
     const GradientLeaf& first = *leaves[0];
-    const Kind kind{first.stage, first.expert, first.data,
-                    first.dtype, first.stored, decl_.tied_alone && first.tied};
+    const Kind kind{first.stage, first.expert, first.data, first.dtype, first.stored};
+    const bool alone = decl_.tied_alone && first.tied;
+    if (alone) open_.erase(kind);  // what came before is a bucket without it
     const auto [open, fresh] = open_.emplace(kind, buckets_.size());
     if (fresh) buckets_.emplace_back();
     add(buckets_[open->second], leaves, static_cast<Count>(registered.parts));
-    if (full(buckets_[open->second])) open_.erase(open);
+    if (alone || full(buckets_[open->second])) open_.erase(open);
   }
 
   void add(Bucket& bucket, const std::vector<const GradientLeaf*>& leaves, Count parts) const {
