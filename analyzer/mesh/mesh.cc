@@ -219,41 +219,51 @@ int64_t Mesh::group_count(const Family& family) const {
 
 namespace {
 
-// Axes that tile a set of atoms, the slowest first; those of one factorisation (and their parts) are
-// tried before the other's. Takes from `rest` what they cover.
-std::vector<const Axis*> tiles(const std::vector<Axis>& axes, bool expert_first, AtomSet& rest) {
-  std::vector<const Axis*> taken;
-  for (const bool expert : {expert_first, !expert_first})
-    for (const Axis& axis : axes) {
-      if (axis.expert != expert || axis.atoms == 0 || (axis.atoms & rest) != axis.atoms) continue;
-      taken.push_back(&axis);
-      rest &= ~axis.atoms;
+// Axes whose atoms are in a set, the slowest first: of one factorisation, then what they leave over
+// of the next.
+struct Tiling {
+  std::vector<const Axis*> axes;
+  AtomSet rest;  // not covered
+};
+
+Tiling tile(const Mesh& mesh, AtomSet set, std::initializer_list<bool> factorisations) {
+  Tiling t{{}, set};
+  for (const bool expert : factorisations)
+    for (const Axis& axis : mesh.axes()) {
+      if (axis.expert != expert || axis.atoms == 0 || (axis.atoms & t.rest) != axis.atoms) continue;
+      t.axes.push_back(&axis);
+      t.rest &= ~axis.atoms;
     }
   const auto slowest = [](const Axis* axis) { return axis->atoms & (~axis->atoms + 1); };
-  std::sort(taken.begin(), taken.end(),
+  std::sort(t.axes.begin(), t.axes.end(),
             [&](const Axis* a, const Axis* b) { return slowest(a) < slowest(b); });
-  return taken;
+  return t;
+}
+
+std::optional<Tiling> one_axis(const Mesh& mesh, AtomSet set, bool expert) {
+  for (const Axis& a : mesh.axes())
+    if (a.expert == expert && a.atoms == set) return Tiling{{&a}, 0};
+  return std::nullopt;
+}
+
+// The factorisation that is meant, then the other, then both (ep that reaches over tp).
+Tiling best_tiling(const Mesh& mesh, AtomSet set, bool expert) {
+  if (const auto one = one_axis(mesh, set, expert)) return *one;
+  if (const Tiling t = tile(mesh, set, {expert}); !t.rest) return t;
+  if (const auto one = one_axis(mesh, set, !expert)) return *one;
+  const Tiling meant_first = tile(mesh, set, {expert, !expert});
+  const Tiling other_first = tile(mesh, set, {!expert, expert});
+  return meant_first.rest && !other_first.rest ? other_first : meant_first;
 }
 
 }  // namespace
 
 Family family_of(const Mesh& mesh, AtomSet set, bool expert) {
-  for (const Axis& a : mesh.axes())
-    if (expert && a.expert && a.atoms == set) return {a.name, {a.name}, set, {}};
-  for (const Axis& a : mesh.axes())
-    if (a.atoms == set) return {a.name, {a.name}, set, {}};
-  // Tile it with the axes that are meant first; if that leaves atoms over, with the others first (ep
-  // that reaches over tp). What neither covers is named by its atom.
+  const Tiling tiling = best_tiling(mesh, set, expert);
   Family family{"", {}, set, {}};
-  AtomSet rest = set, other = set;
-  std::vector<const Axis*> taken = tiles(mesh.axes(), expert, rest);
-  if (const auto others_first = tiles(mesh.axes(), !expert, other); rest && !other) {
-    taken = others_first;
-    rest = 0;
-  }
-  for (const Axis* axis : taken) family.axes.push_back(axis->name);
-  for (size_t i = 0; i < mesh.atoms().size(); ++i)
-    if (contains(rest, AtomIndex(i))) family.axes.push_back(fmt::format("atom{}", i));
+  for (const Axis* axis : tiling.axes) family.axes.push_back(axis->name);
+  for (size_t i = 0; i < mesh.atoms().size(); ++i)  // what no axis covers is named by its atom
+    if (contains(tiling.rest, AtomIndex(i))) family.axes.push_back(fmt::format("atom{}", i));
   for (const std::string& name : family.axes)
     family.name += (family.name.empty() ? "" : "-") + name;
   return family;

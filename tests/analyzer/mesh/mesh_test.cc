@@ -5,6 +5,8 @@
 #include <random>
 #include <set>
 
+#include "analyzer/mesh/family.h"
+
 namespace s2t {
 namespace {
 
@@ -237,6 +239,20 @@ TEST(Mesh, AFamilyMayHoldOnlySomeCoordinates) {
   EXPECT_EQ(mesh.group_size(embd), 2);
   EXPECT_EQ(mesh.group_of(embd, Rank(1)), (std::vector{Rank(1), Rank(7)}));
   EXPECT_TRUE(mesh.group_of(embd, Rank(2)).empty());
+}
+
+// Groups of the same ranks: of all that share dense parameters, and of all that share an expert.
+TEST(Mesh, AGroupIsNamedByTheAxesThatAreMeant) {
+  const auto data = AxisKind::data;
+  const auto model = AxisKind::model;
+  const Mesh mesh({{"dp", 2, data, {}}, {"cp", 2, data, {}}, {"tp", 2, model, {}}},
+                  {{"edp", 4, data, {}}, {"ep", 2, model, {}}});
+  const AtomSet shared = mesh.find("edp")->atoms;
+  EXPECT_EQ(family_of(mesh, shared, true).name, "edp");
+  EXPECT_EQ(family_of(mesh, shared, false).name, "dp-cp");
+  EXPECT_EQ(family_of(mesh, mesh.find("tp")->atoms, false).name, "tp");
+  EXPECT_EQ(family_of(mesh, mesh.find("tp")->atoms, true).name, "ep");
+  EXPECT_EQ(family_of(mesh, mesh.find("dp")->atoms, true).name, "dp");
 }
 
 TEST(Mesh, AxesOfSizeOneAreNamedAndHaveNoAtoms) {
