@@ -297,7 +297,9 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   e.ranks = ranks_of_stage(call.stage);
   if (!call.pipeline_members.empty()) {
     e.stage.reset();
-    e.ranks = {{{program_.pipeline_axis, call.atoms, call.pipeline_members}}};
+    e.ranks = {};
+    if (static_cast<int64_t>(call.pipeline_members.size()) < program_.pipeline_ranks)
+      e.ranks = {{{program_.pipeline_axis, call.atoms, call.pipeline_members}}};
   }
   e.dtype = call.dtype;
   e.shape = call.shape;

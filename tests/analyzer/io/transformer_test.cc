@@ -126,6 +126,22 @@ TEST(MegatronStep, ATiedTableIsReducedBetweenTheFirstAndTheLastStageOnce) {
   EXPECT_THAT(after(predict(gpt(4, 12288, 96), plan)), IsEmpty());
 }
 
+TEST(MegatronStep, ATiedTableIsReducedOnTheOuterStagesOnly) {
+  Plan plan = plan_of(8, 2048, false);
+  plan.global_batch = 8;
+  plan.pp = 4;
+  const auto ranks = [&] {
+    const Program p = predict(gpt(4, 12288, 96), plan);
+    for (const Event& e : p.after)
+      if (p.families.at(e.family).name == "embd") return e.ranks.along;
+    throw std::out_of_range("embd");
+  };
+  ASSERT_EQ(ranks().size(), 1u);
+  EXPECT_THAT(ranks()[0].coordinates, ElementsAre(0, 3));
+  plan.pp = 2;  // every stage is an outer one
+  EXPECT_THAT(ranks(), IsEmpty());
+}
+
 TEST(MegatronStep, LayersAreDividedByThePipelineOnce) {
   Architecture a = dense(80, 8192, 64);
   a.ffn = 22016;
