@@ -105,8 +105,10 @@ class Checker {
            "", "world-size");
   }
 
+  int64_t common_heads() const { return std::gcd(a_.heads, a_.latent ? a_.heads : a_.kv_heads); }
+
   void widths() {
-    const int64_t common = std::gcd(a_.heads, a_.latent ? a_.heads : a_.kv_heads);
+    const int64_t common = common_heads();
     const auto over = [&](int64_t n, const char* what, const char* size) {
       if (n % p_.tp == 0) return true;
       refuse("--tp",
@@ -223,27 +225,20 @@ class Checker {
     }
     const Experts& e = *a_.experts;
     const int64_t etp = p_.expert_tp(), replica = p_.tp * p_.cp * p_.dp;
-    const auto fit = [](int64_t n, int64_t ranks) { return ranks % n == 0; };
-    const auto refuse_etp = [&](std::string found, std::string advice = "") {
-      refuse(p_.etp > 0 ? "--etp" : "--tp", std::move(found), divisors(e.ffn, fit, replica),
-             p_.etp > 0 ? std::move(advice) : "Or --etp 1: experts whole on each rank.",
-             "indivisible");
-    };
-    if (e.ffn % etp != 0)
-      return refuse_etp(fmt::format("{} does not divide the {} columns of an expert", etp, e.ffn));
-    if (replica % etp != 0)
-      return refuse_etp(
-          fmt::format("{} does not divide the {} ranks of a stage (tp x cp x dp)", etp, replica),
-          fmt::format("Or --dp {}.", etp / std::gcd(etp, p_.tp * p_.cp)));
-    const std::string fitting = divisors(e.experts, fit, replica / etp);
-    const std::string whole = divisors(e.experts);
+    const bool whole_shares = expert_shares(etp, replica);
+    const std::string all = divisors(e.experts);
+    const std::string fitting =
+        whole_shares ? divisors(
+                           e.experts, [](int64_t ep, int64_t ranks) { return ranks % ep == 0; },
+                           replica / etp)
+                     : all;
     if (e.experts % p_.ep != 0)
       return refuse("--ep",
                     fmt::format("{} does not divide the {} experts{}", p_.ep, e.experts,
                                 place_of(a_, "experts")),
-                    fitting, fitting == whole ? "" : fmt::format("With more ranks: {}.", whole),
+                    fitting, fitting == all ? "" : fmt::format("With more ranks: {}.", all),
                     "indivisible");
-    if (replica % (etp * p_.ep) != 0)
+    if (whole_shares && replica % (etp * p_.ep) != 0)
       refuse("--ep",
              fmt::format("etp {} x ep {} do not divide the {} ranks of a stage (tp x cp x dp)", etp,
                          p_.ep, replica),
@@ -251,6 +246,27 @@ class Checker {
              fmt::format("Or --dp {}{}.", etp * p_.ep / std::gcd(etp * p_.ep, p_.tp * p_.cp),
                          etp > 1 ? ", or --etp 1: experts whole on each rank" : ""),
              "indivisible");
+  }
+
+  // Whether an expert, and the ranks of a stage, divide by `etp`; what is wrong with --tp alone is
+  // said elsewhere.
+  bool expert_shares(int64_t etp, int64_t replica) {
+    const int64_t ffn = a_.experts->ffn;
+    if (ffn % etp == 0 && replica % etp == 0) return true;
+    const std::string found =
+        ffn % etp != 0 ? fmt::format("{} does not divide the {} columns of an expert", etp, ffn)
+                       : fmt::format("{} does not divide the {} ranks of a stage (tp x cp x dp)",
+                                     etp, replica);
+    if (p_.etp > 0)
+      refuse("--etp", found,
+             divisors(
+                 ffn, [](int64_t n, int64_t ranks) { return ranks % n == 0; }, replica),
+             ffn % etp == 0 ? fmt::format("Or --dp {}.", etp / std::gcd(etp, p_.tp * p_.cp)) : "",
+             "indivisible");
+    else if (common_heads() % etp == 0)
+      refuse("--tp", found, divisors(std::gcd(common_heads(), ffn)),
+             "Or --etp 1: experts whole on each rank.", "indivisible");
+    return false;
   }
 
   void schedule() {

@@ -82,7 +82,22 @@ TEST(Plan, ProposesExpertsForItsOwnRanks) {
                                     "dp); expected 1, 2 or 4. Or --dp 8.")));
   plan.etp = 3;
   EXPECT_THAT(refusals(mixtral(2), plan),
-              ElementsAre(HasSubstr("--etp: 3 does not divide the 14336 columns of an expert")));
+              ElementsAre(HasSubstr("--etp: 3 does not divide the 14336 columns of an expert; "
+                                    "expected 1, 2 or 4")));
+  plan.etp = 0;
+  plan.tp = plan.ep = 3;  // the heads alone are said of --tp
+  plan.seq = 129;
+  EXPECT_THAT(refusals(mixtral(2), plan, {"vocabulary_padding=128"}),
+              Contains(HasSubstr("--ep: 3 does not divide the 8 experts; expected 1, 2, 4 or 8")));
+  Architecture narrow = mixtral(2);
+  narrow.experts->ffn = 14;
+  plan.tp = 4;
+  plan.ep = 2;
+  plan.sp = true;
+  plan.seq = 128;
+  EXPECT_THAT(refusals(narrow, plan),
+              ElementsAre(HasSubstr("--tp: 4 does not divide the 14 columns of an expert; expected "
+                                    "1 or 2. Or --etp 1")));
 }
 
 TEST(Plan, SaysOneThingOnce) {
