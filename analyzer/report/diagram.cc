@@ -36,6 +36,15 @@ std::string bytes(const Mark& mark) {
   return commas(mark.least) + " to " + commas(mark.most) + " B";
 }
 
+// Whether no collective is drawn at all.
+bool empty(const Marks& marks) {
+  const auto all_empty = [](const std::vector<std::vector<Mark>>& lists) {
+    return std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
+  };
+  return all_empty(marks.at) && all_empty(marks.buckets) && all_empty(marks.batch) &&
+         marks.after.empty();
+}
+
 BoxKind box_kind(Phase phase) {
   switch (phase) {
     case Phase::forward:
@@ -62,6 +71,7 @@ class Drawer {
         fold_(program, marks_, filter.ops()) {
     diagram_.title = brief(program.model);
     diagram_.shown = short_(filter.words());
+    if (!diagram_.shown.empty() && empty(marks_)) diagram_.shown += ": there are none";
     find_reasons();
   }
 

@@ -106,9 +106,9 @@ void Folding::fold_stage(Span span, const std::vector<int64_t>& numbers) {
   int outer = -1;
   if (staged_) {
     outer = static_cast<int>(frames_.size());
-    frames_.push_back({numbers.size() == 1 ? fmt::format("stage {}", numbers[0])
-                                           : fmt::format("stages {}: {} times the same",
-                                                         ranges(numbers), numbers.size()),
+    frames_.push_back({numbers.size() == 1
+                           ? fmt::format("stage {}", numbers[0])
+                           : fmt::format("stages {}: {} alike", ranges(numbers), numbers.size()),
                        -1});
   }
   for (size_t i = span.first; i < span.second; ++i)
@@ -151,7 +151,7 @@ void Folding::replace(size_t place, size_t by) {
 
 std::string Folding::run_title(const Run& run) const {
   const auto first = layer_of(at(run.first)), last = layer_of(at(run.end() - 1));
-  std::string title = fmt::format("{} times the same", run.times);
+  std::string title = fmt::format("{} alike", run.times);
   if (first && last && *last - *first + 1 == static_cast<int64_t>(run.times))
     title = fmt::format("layers {} to {}: ", *first, *last) + title;
   return title;

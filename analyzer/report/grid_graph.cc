@@ -1,7 +1,9 @@
 // `groups --format dot|mermaid`: ranks as nodes, a link between neighbours of a group. A large
-// world is rank 0 with its neighbours along each axis.
+// world is one rank with its neighbours along each axis: rank 0, or the one asked for, which is
+// marked with the links of its groups.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -22,36 +24,55 @@ struct Link {
   int64_t from = 0, to = 0;
   size_t axis = 0;     // of Lattice::axes
   bool skips = false;  // ranks between are left out
+  bool own = false;    // of a group of the rank asked for
 };
 
 struct Lattice {
   std::vector<Axis> axes;  // fastest first
   std::set<int64_t> ranks;
   std::vector<Link> links;
+  std::optional<Rank> here;
 };
+
+// The rank of a line that is first along the axis.
+int64_t line_of(const Mesh& mesh, const Axis& axis, int64_t rank) {
+  return rank -
+         mesh.coordinate(Rank(static_cast<int32_t>(rank)), axis.atoms) * axis_stride(mesh, axis);
+}
 
 // From `base` along one axis.
 void add_line(Lattice& lattice, const Mesh& mesh, size_t along, int64_t base) {
   const Axis& axis = lattice.axes[along];
   const int64_t stride = axis_stride(mesh, axis);
-  const auto shown = shown_coordinates(axis.size, shows_all_ranks(mesh) ? axis.size : 8);
+  const bool own = lattice.here && line_of(mesh, axis, lattice.here->value) == base;
+  auto shown = shown_coordinates(axis.size, shows_all_ranks(mesh) ? axis.size : 8);
+  if (own) {
+    const int64_t c = mesh.coordinate(*lattice.here, axis.atoms);
+    const auto at = std::lower_bound(shown.begin(), shown.end(), c);
+    if (at == shown.end() || *at != c) shown.insert(at, c);
+  }
   for (size_t i = 0; i < shown.size(); ++i) {
     lattice.ranks.insert(base + shown[i] * stride);
     if (i > 0)
       lattice.links.push_back({base + shown[i - 1] * stride, base + shown[i] * stride, along,
-                               shown[i] - shown[i - 1] > 1});
+                               shown[i] - shown[i - 1] > 1, own});
   }
 }
 
-Lattice lattice_of(const Mesh& mesh, bool expert) {
+Lattice lattice_of(const Mesh& mesh, bool expert, std::optional<Rank> here) {
   Lattice lattice;
   lattice.axes = drawn_axes(mesh, expert);
-  lattice.ranks.insert(0);
-  const int64_t last = shows_all_ranks(mesh) ? mesh.world() : 1;
-  for (size_t a = 0; a < lattice.axes.size(); ++a)
-    for (int64_t r = 0; r < last; ++r)
-      if (mesh.coordinate(Rank(static_cast<int32_t>(r)), lattice.axes[a].atoms) == 0)
-        add_line(lattice, mesh, a, r);
+  lattice.here = here;
+  const int64_t middle = here ? here->value : 0;
+  lattice.ranks.insert(middle);
+  for (size_t a = 0; a < lattice.axes.size(); ++a) {
+    if (!shows_all_ranks(mesh)) {
+      add_line(lattice, mesh, a, line_of(mesh, lattice.axes[a], middle));
+      continue;
+    }
+    for (int64_t r = 0; r < mesh.world(); ++r)
+      if (line_of(mesh, lattice.axes[a], r) == r) add_line(lattice, mesh, a, r);
+  }
   return lattice;
 }
 
@@ -74,10 +95,14 @@ std::string long_names(const Mesh& mesh, std::string_view before) {
 }
 
 // The first lattice is of the dense axes, the second, if there is one, of the expert axes.
-std::vector<Lattice> lattices(const Mesh& mesh) {
-  std::vector<Lattice> list{lattice_of(mesh, false)};
-  if (!drawn_axes(mesh, true).empty()) list.push_back(lattice_of(mesh, true));
+std::vector<Lattice> lattices(const Mesh& mesh, std::optional<Rank> here) {
+  std::vector<Lattice> list{lattice_of(mesh, false, here)};
+  if (!drawn_axes(mesh, true).empty()) list.push_back(lattice_of(mesh, true, here));
   return list;
+}
+
+bool marked(const Lattice& lattice, int64_t rank) {
+  return lattice.here && lattice.here->value == rank;
 }
 
 void dot_lattice(const Program& program, const Lattice& l, size_t index, std::string& out) {
@@ -85,16 +110,18 @@ void dot_lattice(const Program& program, const Lattice& l, size_t index, std::st
   out += fmt::format("  subgraph cluster_{} {{\n    graph [label={}, style=rounded];\n", index,
                      dot_string(heading(program, l, index > 0)));
   for (const int64_t rank : l.ranks)
-    out += fmt::format("    g{}r{} [label={}];\n", index, rank, dot_string(label(mesh, l, rank)));
+    out += fmt::format(
+        "    g{}r{} [label={}{}];\n", index, rank, dot_string(label(mesh, l, rank)),
+        marked(l, rank) ? ", style=\"rounded,filled\", fillcolor=\"#ffe08a\", penwidth=3" : "");
   for (const Link& link : l.links) {
     const bool row = link.axis == 0;
     out += fmt::format(
-        "    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}]{};\n",
+        "    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}{}]{};\n",
         row ? "{ rank=same; " : "", index, link.from, index, link.to,
         dot_string((row ? "" : "  ") +
                    (link.skips ? l.axes[link.axis].name + " \u22ef" : l.axes[link.axis].name)),
         axis_look(mesh, l.axes[link.axis]).color, axis_look(mesh, l.axes[link.axis]).color,
-        link.skips ? ", style=dashed" : "", row ? " }" : "");
+        link.skips ? ", style=dashed" : "", link.own ? ", penwidth=7" : "", row ? " }" : "");
   }
   out += "  }\n";
 }
@@ -110,8 +137,10 @@ void mermaid_lattice(const Program& program, const Lattice& l, size_t index, siz
                        mermaid_string(l.axes[link.axis].name), index, link.to);
   out += "  end\n";
   for (const Link& link : l.links)
-    out += fmt::format("  linkStyle {} stroke:{},stroke-width:3px\n", links++,
-                       axis_look(mesh, l.axes[link.axis]).color);
+    out += fmt::format("  linkStyle {} stroke:{},stroke-width:{}px\n", links++,
+                       axis_look(mesh, l.axes[link.axis]).color, link.own ? 7 : 3);
+  if (l.here)
+    out += fmt::format("  style g{}r{} fill:#ffe08a,stroke-width:3px\n", index, l.here->value);
 }
 
 }  // namespace
@@ -130,7 +159,8 @@ void write_groups_dot(const Program& program, const ReportOptions& options, std:
       "  edge [dir=none, penwidth=3, fontname=\"sans-serif\", fontsize=10];\n",
       dot_string(legend), names.empty() ? "" : ", tooltip=" + dot_string(capped(names)));
   size_t index = 0;
-  for (const Lattice& l : lattices(program.mesh)) dot_lattice(program, l, index++, text);
+  for (const Lattice& l : lattices(program.mesh, options.rank))
+    dot_lattice(program, l, index++, text);
   out << text << "}\n";
 }
 
@@ -138,7 +168,8 @@ void write_groups_mermaid(const Program& program, const ReportOptions& options, 
   check_rank(program, options.rank);
   std::string text = "flowchart TD\n" + long_names(program.mesh, "  %% ");
   size_t index = 0, links = 0;
-  for (const Lattice& l : lattices(program.mesh)) mermaid_lattice(program, l, index++, links, text);
+  for (const Lattice& l : lattices(program.mesh, options.rank))
+    mermaid_lattice(program, l, index++, links, text);
   text += "  subgraph legend[\"process groups in creation order\"]\n";
   for (size_t f = 0; f < program.families.size(); ++f)
     text += fmt::format("    f{}[{}]\n", f,

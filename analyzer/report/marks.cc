@@ -58,6 +58,7 @@ class Marker {
 
   void place(const Event& e, const Pruned* pruned) {
     if (!filter_.wants(e)) return;
+    if (e.ring && e.op == Collective::recv) return;  // is what another rank's send is drawn as
     if (e.value < 0) return place_framework(e);
     if (e.phase != Phase::forward && bucketed_.contains(kind(e)))
       return merge(marks_.buckets.at(stage_of(e)), e, pruned, Repeats::are_calls,

@@ -33,6 +33,13 @@ std::string row(std::string_view tag, const std::vector<Cell>& cells) {
   return out + "</tr>\n";
 }
 
+// What may be wider than a small screen is scrolled by itself, with the keyboard too.
+std::string scrolled(std::string_view what, const std::string& body) {
+  return fmt::format(
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>\n", what,
+      body);
+}
+
 std::string table(const std::vector<Cell>& head, const std::vector<std::vector<Cell>>& rows) {
   std::string out = "<table><thead>" + row("th", head) + "</thead><tbody>\n";
   for (const auto& r : rows) out += row("td", r);
@@ -77,16 +84,16 @@ std::string summary(const Part& part) {
                         : "<p class=\"sub\">Per rank and step; of ranks that differ, the "
                           "busiest.</p>\n";
   out += rows.empty() ? "<p>No collective.</p>\n"
-                      : table({{"phase"},
-                               {"collective"},
-                               {"group"},
-                               {"stage"},
-                               {"dtype"},
-                               {"calls", true},
-                               {"input B", true},
-                               {"output B", true},
-                               {"wire B", true}},
-                              rows);
+                      : scrolled("summary", table({{"phase"},
+                                                   {"collective"},
+                                                   {"group"},
+                                                   {"stage"},
+                                                   {"dtype"},
+                                                   {"calls", true},
+                                                   {"input B", true},
+                                                   {"output B", true},
+                                                   {"wire B", true}},
+                                                  rows));
   if (program.remarks.empty()) return out;
   out += "<h3>Remarks</h3>\n<ul>\n";
   for (const Remark& r : program.remarks) out += "<li>" + xml_escaped(r.text) + "</li>\n";
@@ -144,16 +151,14 @@ std::string pruned(const Part& part) {
                       {amount(p.event.volume.input_bytes), true},
                       {p.because}});
   if (rows.empty()) return "<p>Nothing is pruned.</p>\n";
-  return "<div class=\"scroll\" tabindex=\"0\" aria-label=\"pruned\">" +
-         table({{"id"},
-                {"phase"},
-                {"collective"},
-                {"group"},
-                {"tensor"},
-                {"saved B", true},
-                {"because"}},
-               rows) +
-         "</div>\n";
+  return scrolled("pruned", table({{"id"},
+                                   {"phase"},
+                                   {"collective"},
+                                   {"group"},
+                                   {"tensor"},
+                                   {"saved B", true},
+                                   {"because"}},
+                                  rows));
 }
 
 std::string one_rank(const Part& part) {
@@ -161,12 +166,14 @@ std::string one_rank(const Part& part) {
   return fmt::format(
       "<div class=\"controls\"><label>rank<input id=\"rank\" type=\"number\" {} "
       "value=\"{}\"></label><span id=\"rank-place\" role=\"status\"></span></div>\n"
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"groups of the rank\">"
       "<table><thead><tr><th>group</th><th class=\"n\">size</th><th>ranks</th></tr></thead><tbody "
-      "id=\"rank-groups\"></tbody></table>\n"
+      "id=\"rank-groups\"></tbody></table></div>\n"
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"calls of the rank\">"
       "<table><thead><tr><th>phase</th><th>collective</th><th>group</th><th "
       "class=\"n\">calls</th><th class=\"n\">input B</th><th class=\"n\">output B</th>"
       "<th class=\"n\">wire B</th></tr></thead>"
-      "<tbody id=\"rank-calls\"></tbody></table>\n",
+      "<tbody id=\"rank-calls\"></tbody></table></div>\n",
       rank_bounds(part), rank ? rank->value : 0);
 }
 

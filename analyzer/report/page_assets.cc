@@ -20,7 +20,7 @@ nav a{color:var(--mark);white-space:nowrap}
 a:focus-visible,button:focus-visible,input:focus-visible,select:focus-visible,
 [tabindex]:focus-visible{outline:3px solid var(--mark);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.9rem}
-table+table{margin-top:20px}
+.scroll+.scroll{margin-top:20px}
 section{overflow-x:auto;scroll-margin-top:24px}
 th,td{max-width:26em;text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap}

@@ -45,9 +45,25 @@ std::string moved(const Event& e) {
   return fmt::format("{}[{}]", info(e.dtype).brief, shape);
 }
 
+// The words for the few sets of ranks that many events have.
+class RankWords {
+ public:
+  explicit RankWords(const Mesh& mesh) : mesh_(mesh) {}
+  const std::string& operator()(const RankSet& set) {
+    for (const auto& [known, text] : known_)
+      if (known == set) return text;
+    known_.emplace_back(set, words(set, mesh_));
+    return known_.back().second;
+  }
+
+ private:
+  const Mesh& mesh_;
+  std::vector<std::pair<RankSet, std::string>> known_;
+};
+
 // "0 to 2", "2 from 0", and above 64 ranks "pp=0 to +1".
-std::string who(const Page& page, const Event& e) {
-  std::string text = words(e.ranks, page.program.mesh);
+std::string who(RankWords& words_of, const Event& e) {
+  std::string text = words_of(e.ranks);
   if (!e.peer && !e.peer_offset) return text == "all" ? "" : text;
   text += e.op == Collective::send ? " to " : " from ";
   return text + (e.peer ? std::to_string(e.peer->value) : fmt::format("{:+}", *e.peer_offset));
@@ -127,14 +143,15 @@ void print_events(const Page& page) {
   std::vector<Rows> splits;
   const bool microbatches = page.program.microbatches > 1;
   const std::set<int64_t> batches = shared_batches(page);
+  RankWords words_of(page.program.mesh);
   for_each_event(page.program, [&](const Event& e) {
     if (!selects(page.selection, page.program, e)) return;
     ids_of_cause[e.cause].push_back(e.id);
-    if (e.splits) add_rows(splits, who(page, e), e);
+    if (e.splits) add_rows(splits, who(words_of, e), e);
     table.row({std::to_string(e.id), std::string(to_string(e.phase)),
                microbatches && e.microbatch ? std::to_string(*e.microbatch) : "",
                batches.count(e.batch) ? std::to_string(e.batch) : "", std::string(info(e.op).name),
-               page.family(e), who(page, e), subject(e), moved(e), commas(e.volume.input_bytes),
+               page.family(e), who(words_of, e), subject(e), moved(e), commas(e.volume.input_bytes),
                commas(e.volume.output_bytes), commas(e.volume.wire_bytes)});
   });
   if (table.empty()) return;

@@ -14,24 +14,26 @@ namespace {
 constexpr size_t kLeast = 8;      // no column becomes narrower
 constexpr size_t kGoodWrap = 40;  // text that wraps gives up room down to here before gaps do
 
-std::string padded(const std::string& text, size_t width, bool right) {
-  const std::string blank(width - std::min(width, display_width(text)), ' ');
-  return right ? blank + text : text + blank;
+void append_padded(std::string& line, std::string_view text, size_t width, bool right) {
+  const size_t blank = width - std::min(width, display_width(text));
+  if (right) line.append(blank, ' ');
+  line += text;
+  if (!right) line.append(blank, ' ');
 }
 
-std::string trimmed(std::string line) {
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line;
+// As most cells are: nothing to write out.
+bool plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
 // The first `width` columns of UTF-8 text; `skip` drops so many before.
-std::string slice(const std::string& text, size_t skip, size_t width) {
+std::string slice(std::string_view text, size_t skip, size_t width) {
   std::string out;
   size_t column = 0;
   for (size_t i = 0; i < text.size();) {
     size_t end = i + 1;
     while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
-    const std::string point = text.substr(i, end - i);
+    const std::string_view point = text.substr(i, end - i);
     const size_t w = display_width(point);
     if (column >= skip && column + w <= skip + width) out += point;
     column += w;
@@ -44,21 +46,43 @@ std::string slice(const std::string& text, size_t skip, size_t width) {
 
 void Table::row(std::vector<std::string> cells) {
   if (cells.size() != columns_.size()) throw Fault("a table row of another width");
-  for (std::string& cell : cells) cell = one_line(cell);
-  rows_.push_back(std::move(cells));
+  for (const std::string& cell : cells) {
+    if (plain(cell))
+      text_ += cell;
+    else
+      text_ += one_line(cell);
+    ends_.push_back(text_.size());
+  }
+}
+
+std::string_view Table::cell(size_t row, size_t column) const {
+  const size_t i = row * columns_.size() + column;
+  const size_t begin = i == 0 ? 0 : ends_[i - 1];
+  return std::string_view(text_).substr(begin, ends_[i] - begin);
+}
+
+std::vector<std::string_view> Table::cells(size_t row) const {
+  std::vector<std::string_view> list;
+  for (size_t c = 0; c < columns_.size(); ++c) list.push_back(cell(row, c));
+  return list;
 }
 
 std::vector<size_t> Table::used_columns() const {
   std::vector<size_t> used;
   for (size_t c = 0; c < columns_.size(); ++c)
-    if (std::any_of(rows_.begin(), rows_.end(), [&](const auto& r) { return !r[c].empty(); }))
-      used.push_back(c);
+    for (size_t r = 0; r < rows(); ++r)
+      if (!cell(r, c).empty()) {
+        used.push_back(c);
+        break;
+      }
   return used;
 }
 
 size_t Table::natural_width(size_t column) const {
   size_t w = display_width(columns_[column].title);
-  for (const auto& cells : rows_) w = std::max(w, display_width(cells[column]));
+  for (size_t r = 0; r < rows(); ++r)  // no text is wider than it has bytes
+    if (const std::string_view text = cell(r, column); text.size() > w)
+      w = std::max(w, display_width(text));
   return w;
 }
 
@@ -108,12 +132,12 @@ void Table::give_up(const std::vector<size_t>& used, Measure& m, size_t& total, 
   }
 }
 
-void Table::print_row(std::ostream& out, const std::vector<std::string>& cells,
+void Table::print_row(std::ostream& out, const std::vector<std::string_view>& cells,
                       const std::vector<size_t>& used, const Measure& m, size_t indent) const {
   std::vector<std::vector<std::string>> parts;
   size_t lines = 1;
   for (size_t i = 0; i < used.size(); ++i) {
-    const std::string& cell = cells[used[i]];
+    const std::string_view cell = cells[used[i]];
     parts.push_back(columns_[used[i]].kind == Column::Kind::wrapped
                         ? wrapped(cell, m.width[i])
                         : std::vector<std::string>{shortened(cell, m.width[i])});
@@ -123,10 +147,11 @@ void Table::print_row(std::ostream& out, const std::vector<std::string>& cells,
     std::string text(indent, ' ');
     for (size_t i = 0; i < used.size(); ++i) {
       const bool right = columns_[used[i]].kind == Column::Kind::right;
-      if (i > 0) text += std::string(m.gap, ' ');
-      text += padded(n < parts[i].size() ? parts[i][n] : "", m.width[i], right);
+      if (i > 0) text.append(m.gap, ' ');
+      append_padded(text, n < parts[i].size() ? parts[i][n] : "", m.width[i], right);
     }
-    out << trimmed(text) << '\n';
+    text.erase(text.find_last_not_of(' ') + 1);
+    out << text << '\n';
   }
 }
 
@@ -135,11 +160,11 @@ void Table::print(std::ostream& out, size_t indent, size_t page) const {
   if (least_uncut(used) > page - indent)
     std::erase_if(used, [&](size_t c) { return columns_[c].kind == Column::Kind::spare; });
   const Measure m = measure(used, page - indent);
-  std::vector<std::string> titles;
-  for (const Column& column : columns_) titles.push_back(column.title);
+  std::vector<std::string_view> titles;
+  for (const Column& column : columns_) titles.emplace_back(column.title);
   if (std::any_of(titles.begin(), titles.end(), [](const auto& t) { return !t.empty(); }))
     print_row(out, titles, used, m, indent);
-  for (const auto& cells : rows_) print_row(out, cells, used, m, indent);
+  for (size_t r = 0; r < rows(); ++r) print_row(out, cells(r), used, m, indent);
 }
 
 // U+202A to U+202E and U+2066 to U+2069 turn the direction of what follows them.
@@ -168,22 +193,23 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
-std::string shortened(const std::string& text, size_t width) {
+std::string shortened(std::string_view text, size_t width) {
+  if (text.size() <= width) return std::string(text);
   const size_t w = display_width(text);
-  if (w <= width) return text;
+  if (w <= width) return std::string(text);
   if (width <= 3) return slice(text, 0, width);
   const size_t head = (width - 3 + 1) / 2, tail = width - 3 - head;
   return slice(text, 0, head) + "..." + slice(text, w - tail, tail);
 }
 
-std::vector<std::string> wrapped(const std::string& text, size_t width) {
+std::vector<std::string> wrapped(std::string_view text, size_t width) {
   std::vector<std::string> lines;
   std::string line;
   size_t at = 0;
   while (at < text.size()) {
     size_t end = text.find(' ', at);
     if (end == std::string::npos) end = text.size();
-    std::string word = text.substr(at, end - at);
+    std::string word(text.substr(at, end - at));
     at = end + 1;
     if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
       lines.push_back(std::move(line));

@@ -26,7 +26,7 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   void row(std::vector<std::string> cells);  // as many as there are columns
-  bool empty() const { return rows_.empty(); }
+  bool empty() const { return rows() == 0; }
 
   // Columns whose cells are all empty are left out. `indent` spaces stand before every line.
   void print(std::ostream& out, size_t indent = 2, size_t width = kPageWidth) const;
@@ -43,21 +43,27 @@ class Table {
   Measure measure(const std::vector<size_t>& used, size_t room) const;
   void give_up(const std::vector<size_t>& used, Measure& m, size_t& total, size_t room,
                size_t least) const;
-  void print_row(std::ostream& out, const std::vector<std::string>& cells,
+  void print_row(std::ostream& out, const std::vector<std::string_view>& cells,
                  const std::vector<size_t>& used, const Measure& m, size_t indent) const;
 
+  size_t rows() const { return ends_.size() / columns_.size(); }
+  std::string_view cell(size_t row, size_t column) const;
+  std::vector<std::string_view> cells(size_t row) const;
+
   std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  // All cells, row by row, and where each ends: tables of a million rows fit.
+  std::string text_;
+  std::vector<size_t> ends_;
 };
 
 // Control characters written out, invalid UTF-8 replaced: safe on a terminal and one line.
 std::string one_line(std::string_view text);
 
 // At most `width` columns: the middle gives way to "...".
-std::string shortened(const std::string& text, size_t width);
+std::string shortened(std::string_view text, size_t width);
 
 // Lines of at most `width` columns, broken at spaces.
-std::vector<std::string> wrapped(const std::string& text, size_t width);
+std::vector<std::string> wrapped(std::string_view text, size_t width);
 
 // Text in ANSI bold or faint if `color`, else as it is.
 std::string bold(std::string_view text, bool color);

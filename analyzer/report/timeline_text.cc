@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/base/text.h"
+#include "analyzer/report/table.h"
 #include "analyzer/report/timeline.h"
 
 namespace s2t {
@@ -30,7 +31,8 @@ std::string grid_label(const TimelineSpan& s) {
 }
 
 std::string line_name(const Timeline& t, const TimelineRow& row, int chunk) {
-  return t.chunks == 1 ? row.label : fmt::format("{} chunk {}", row.label, chunk);
+  const std::string label = one_line(row.label);
+  return t.chunks == 1 ? label : fmt::format("{} chunk {}", label, chunk);
 }
 
 Scale scale_of(const Timeline& t, const TimelineTextLimits& limits) {
@@ -63,7 +65,7 @@ std::string padded(const std::string& text, size_t width) {
   for (const char c : text) {
     const bool starts = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
     if (starts && display_width(out) >= width) break;
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    out += c;
   }
   return out + std::string(width - std::min(width, display_width(out)), ' ');
 }
@@ -125,18 +127,18 @@ std::string grid(const Timeline& t, const TimelineTextLimits& limits) {
 
 std::string table(const Timeline& t, const TimelineTextLimits& limits) {
   size_t width = 4;
-  for (const TimelineRow& row : t.rows) width = std::max(width, display_width(row.label));
+  for (const TimelineRow& row : t.rows) width = std::max(width, display_width(one_line(row.label)));
   width = std::min(width, ix(24));
   std::string text =
       fmt::format("{}  {:>8}  {:>7}  {:>16}  {:>9}  {:>9}\n", padded("rank", width), "messages",
                   "kernels", "peak activations", "busy " + t.unit, "idle " + t.unit);
   for (size_t r = 0; r < t.rows.size() && r < ix(limits.ranks); ++r) {
     const TimelineRow& row = t.rows[r];
-    text += fmt::format("{}  {:>8}  {:>7}  {:>16}  {:>9}  {:>9}\n", padded(row.label, width),
-                        commas(static_cast<uint64_t>(row.messages)),
-                        commas(static_cast<uint64_t>(row.kernels)),
-                        commas(static_cast<uint64_t>(row.peak_activations)),
-                        timeline_number(row.busy), timeline_number(t.makespan - row.busy));
+    text += fmt::format(
+        "{}  {:>8}  {:>7}  {:>16}  {:>9}  {:>9}\n", padded(one_line(row.label), width),
+        commas(static_cast<uint64_t>(row.messages)), commas(static_cast<uint64_t>(row.kernels)),
+        commas(static_cast<uint64_t>(row.peak_activations)), timeline_number(row.busy),
+        timeline_number(t.makespan - row.busy));
   }
   return text;
 }
@@ -185,8 +187,7 @@ std::string phase_lines(const TimelineRow& row, SpanPhase phase, const TimelineT
 std::string orders(const Timeline& t, const TimelineTextLimits& limits) {
   std::string text;
   for (size_t r = 0; r < t.rows.size() && r < ix(limits.ranks); ++r) {
-    text += padded(t.rows[r].label, std::min(display_width(t.rows[r].label), ix(limits.columns))) +
-            "\n";
+    text += shortened(one_line(t.rows[r].label), ix(limits.columns)) + "\n";
     for (const SpanPhase phase : {SpanPhase::warm_up, SpanPhase::steady, SpanPhase::drain})
       text += phase_lines(t.rows[r], phase, limits);
   }
@@ -219,10 +220,7 @@ std::string timeline_summary(const Timeline& t) {
 }
 
 std::string timeline_text(const Timeline& t, const TimelineTextLimits& limits) {
-  std::string text =
-      t.title.empty()
-          ? ""
-          : padded(t.title, std::min(display_width(t.title), ix(limits.columns))) + "\n";
+  std::string text = t.title.empty() ? "" : shortened(one_line(t.title), ix(limits.columns)) + "\n";
   const std::string summary = timeline_summary(t);
   const size_t split = summary.find("; ");
   text += summary.substr(0, split) + "\n" + summary.substr(split + 2) + "\n";

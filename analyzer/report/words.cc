@@ -43,28 +43,39 @@ std::vector<Rank> first_group(const Mesh& mesh, const Family& family) {
   return {};
 }
 
+namespace {
+
+// "0-3": the run of neighbours that begins at `i`, which moves behind it.
+std::string run_from(const std::vector<int64_t>& list, size_t& i) {
+  size_t last = i;
+  while (last + 1 < list.size() && list[last + 1] == list[last] + 1) ++last;
+  std::string text = std::to_string(list[i]);
+  if (last > i) text += "-" + std::to_string(list[last]);
+  i = last + 1;
+  return text;
+}
+
+}  // namespace
+
 std::string ranges(const std::vector<int64_t>& list, int64_t n) {
   if (n > 1 && static_cast<int64_t>(list.size()) == n) return "all";
   std::string text;
-  for (size_t i = 0; i < list.size();) {
-    size_t last = i;
-    while (last + 1 < list.size() && list[last + 1] == list[last] + 1) ++last;
-    if (!text.empty()) text += ", ";
-    text += std::to_string(list[i]);
-    if (last > i) text += "-" + std::to_string(list[last]);
-    i = last + 1;
-  }
+  for (size_t i = 0; i < list.size();) text += (text.empty() ? "" : ", ") + run_from(list, i);
   return text;
 }
 
 std::string some_of(const std::vector<int64_t>& list, size_t width) {
-  std::string text = ranges(list);
-  if (text.size() <= width) return text;
-  const std::string end = "... " + text.substr(text.rfind(' ') + 1);
-  size_t cut = text.find(' ') + 1;  // after "4, "
-  for (size_t next = cut; next != 0 && next + end.size() <= width; next = text.find(' ', next) + 1)
-    cut = next;
-  return text.substr(0, cut) + end;
+  std::string text, cut;
+  const std::string end = list.empty() ? "" : "... " + std::to_string(list.back());
+  for (size_t i = 0; i < list.size();) {
+    text += (text.empty() ? "" : ", ") + run_from(list, i);
+    if (i == list.size() && text.size() <= width) return text;
+    if (cut.empty() || text.size() + 2 + end.size() <= width)
+      cut = text + ", ";
+    else if (text.size() > width)
+      break;
+  }
+  return cut.substr(0, cut.size() - 1) + " " + end;
 }
 
 std::string rank_list(const std::vector<Rank>& ranks, size_t limit) {

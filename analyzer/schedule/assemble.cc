@@ -362,6 +362,7 @@ class Assembler {
   void order(const Costs& costs) {
     const bool trains = graph_.loss.valid();
     if (program_.pipeline_axis.empty()) {
+      program_.order.reserve(static_cast<size_t>(graph_.microbatches) * (trains ? 2 : 1));
       for (int32_t m = 0; m < graph_.microbatches; ++m) {
         program_.order.push_back({SpanKind::forward, 0, m, -1, 0, -1});
         if (trains) program_.order.push_back({SpanKind::backward, 0, m, -1, 0, -1});
@@ -371,12 +372,14 @@ class Assembler {
     const PipelinePlan plan = plan_of(!trains);
     program_.batched_p2p = plan.batching == Batching::batched;
     const RankedActions ranks = build_schedule(plan);
-    for (const ActionRef& at : global_order(plan, ranks)) {
+    Played played = play(plan, ranks, costs);
+    program_.order.reserve(played.order.size());
+    for (const ActionRef& at : played.order) {
       const Action& a = ranks[static_cast<size_t>(at.rank)][static_cast<size_t>(at.index)];
       program_.order.push_back(
           {static_cast<SpanKind>(a.kind), a.stage, a.microbatch, a.batch, at.rank, a.peer});
     }
-    program_.timeline = simulate(plan, ranks, costs);
+    program_.timeline = std::move(played.timeline);
     program_.timeline->title = graph_.name;
   }
 

@@ -200,13 +200,17 @@ std::optional<ScheduleFault> pair_up(const RankedActions& ranks, Pairing& pairin
   return std::nullopt;
 }
 
-std::optional<ScheduleFault> check_schedule(const RankedActions& ranks) {
-  Pairing pairing;
+std::optional<ScheduleFault> check_schedule(const RankedActions& ranks, Pairing& pairing) {
   if (auto fault = pair_up(ranks, pairing)) return fault;
   Walk walk(ranks, pairing);
   const std::vector<int> stuck = walk.stuck();
   if (stuck.empty()) return std::nullopt;
   return name_circle(ranks, walk, stuck.front());
+}
+
+std::optional<ScheduleFault> check_schedule(const RankedActions& ranks) {
+  Pairing pairing;
+  return check_schedule(ranks, pairing);
 }
 
 }  // namespace s2t

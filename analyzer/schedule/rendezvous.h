@@ -51,7 +51,9 @@ struct ScheduleFault {
 // Fills `pairing`; nothing if every message has two equal ends.
 std::optional<ScheduleFault> pair_up(const RankedActions& ranks, Pairing& pairing);
 
-// Nothing if every rank reaches the end of its list. Linear in the number of actions.
+// Nothing if every rank reaches the end of its list; then `pairing` is filled. Linear in the number
+// of actions.
+std::optional<ScheduleFault> check_schedule(const RankedActions& ranks, Pairing& pairing);
 std::optional<ScheduleFault> check_schedule(const RankedActions& ranks);
 
 // End of the launch that starts at `begin`: a compute action alone, or a whole batch.

@@ -160,9 +160,8 @@ class Simulation {
 };
 
 Pairing pair_or_fault(const RankedActions& ranks) {
-  if (const auto fault = check_schedule(ranks)) throw Fault(fault->text);
   Pairing pairing;
-  pair_up(ranks, pairing);
+  if (const auto fault = check_schedule(ranks, pairing)) throw Fault(fault->text);
   return pairing;
 }
 
@@ -224,6 +223,7 @@ TimelineRow row_of(int rank, const ActionList& list, const std::vector<Span>& sp
   TimelineRow row{
       rank, "rank " + std::to_string(rank), {}, n.messages, n.kernels, n.peak_activations, 0};
   const Phases phases = phases_of(list);
+  row.spans.reserve(list.size());
   for (size_t i = 0; i < list.size(); ++i) {
     const Action& a = list[i];
     const SpanPhase phase = i < phases.steady  ? SpanPhase::warm_up
@@ -239,12 +239,10 @@ TimelineRow row_of(int rank, const ActionList& list, const std::vector<Span>& sp
 static_assert(static_cast<int>(SpanKind::recv_gradient) ==
               static_cast<int>(ActionKind::recv_gradient));
 
-}  // namespace
-
-Timeline simulate(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs) {
+Timeline timeline_of(const PipelinePlan& plan, const RankedActions& ranks, const Pairing& pairing,
+                     const Costs& costs) {
   for (const double cost : {costs.forward, costs.backward, costs.p2p})
     if (!(cost >= 0 && cost <= kMostCost)) throw Fault("pipeline cost out of range");
-  const Pairing pairing = pair_or_fault(ranks);
   const Spans spans = Simulation(plan, ranks, pairing, costs).run();
   const auto flows = flow_ids(ranks, pairing);
   Timeline t;
@@ -265,12 +263,8 @@ Timeline simulate(const PipelinePlan& plan, const RankedActions& ranks, const Co
   return t;
 }
 
-Timeline simulate(const PipelinePlan& plan, const Costs& costs) {
-  return simulate(plan, build_schedule(plan), costs);
-}
-
-std::vector<ActionRef> global_order(const PipelinePlan& plan, const RankedActions& ranks) {
-  const Pairing pairing = pair_or_fault(ranks);
+std::vector<ActionRef> order_of(const PipelinePlan& plan, const RankedActions& ranks,
+                                const Pairing& pairing) {
   const double v = plan.chunks;  // one unit per chunk keeps all times whole: no rounding, no chance
   const Spans spans = Simulation(plan, ranks, pairing, Costs{v, 2 * v, 0, ""}).run();
   using Head = std::pair<double, int>;  // start, rank: only the next action of each rank competes
@@ -287,6 +281,7 @@ std::vector<ActionRef> global_order(const PipelinePlan& plan, const RankedAction
   std::vector<ActionRef> order;
   size_t total = 0;
   for (const ActionList& list : ranks) total += list.size();
+  order.reserve(total);
   while (!heads.empty()) {
     const int r = heads.top().second;
     heads.pop();
@@ -299,6 +294,25 @@ std::vector<ActionRef> global_order(const PipelinePlan& plan, const RankedAction
   if (order.size() != total)
     throw Fault("no global order: a batch lists a receive before a send that it waits for");
   return order;
+}
+
+}  // namespace
+
+Timeline simulate(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs) {
+  return timeline_of(plan, ranks, pair_or_fault(ranks), costs);
+}
+
+Timeline simulate(const PipelinePlan& plan, const Costs& costs) {
+  return simulate(plan, build_schedule(plan), costs);
+}
+
+std::vector<ActionRef> global_order(const PipelinePlan& plan, const RankedActions& ranks) {
+  return order_of(plan, ranks, pair_or_fault(ranks));
+}
+
+Played play(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs) {
+  const Pairing pairing = pair_or_fault(ranks);
+  return {order_of(plan, ranks, pairing), timeline_of(plan, ranks, pairing, costs)};
 }
 
 }  // namespace s2t

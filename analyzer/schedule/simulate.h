@@ -32,6 +32,13 @@ inline constexpr double kMostCost = 1e9;  // each cost lies between 0 and this
 Timeline simulate(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs = {});
 Timeline simulate(const PipelinePlan& plan, const Costs& costs = {});
 
+// Both of the above and below, of which each alone proves the lists once more.
+struct Played {
+  std::vector<ActionRef> order;
+  Timeline timeline;
+};
+Played play(const PipelinePlan& plan, const RankedActions& ranks, const Costs& costs = {});
+
 // All actions of all ranks in one order that keeps every rank's own order and puts a receive after
 // its send; by start time under unit costs, then rank, so it does not depend on real costs. Throws
 // Fault if there is no such order.

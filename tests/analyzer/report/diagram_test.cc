@@ -16,6 +16,7 @@ namespace s2t {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Program program_of(const std::string& model) {
   return analyze(load_model(std::string(S2T_SOURCE_DIR) + "/models/" + model + ".json"));
@@ -110,8 +111,7 @@ TEST(Diagram, AlikeLayersAreDrawnOnceWithACount) {
   const Diagram d = draw_program(program_of("tp_pp_dp_8ranks"), {});
   std::vector<std::string> titles;
   for (const Frame& f : d.frames) titles.push_back(f.title);
-  EXPECT_THAT(titles,
-              ::testing::ElementsAre("stage 0", "stage 1", "layers 2 to 3: 2 times the same"));
+  EXPECT_THAT(titles, ::testing::ElementsAre("stage 0", "stage 1", "layers 2 to 3: 2 alike"));
 }
 
 TEST(Diagram, ArrowsAndFramesPointToWhatIsThere) {
@@ -138,6 +138,28 @@ TEST(Diagram, FiltersLeaveOutCollectives) {
   options.axis = "dp";
   EXPECT_EQ(count(draw_program(program, options), BoxKind::forward), 0u);
   EXPECT_EQ(count(draw_program(program, options), BoxKind::grad_sync), 2u);
+}
+
+TEST(Diagram, FiltersThatLeaveNothingSaySo) {
+  ReportOptions options;
+  options.phase = "backward";
+  options.axis = "dp";
+  EXPECT_EQ(draw_program(program_of("tp_ar_b128"), options).shown,
+            "only backward collectives over dp: there are none");
+  options.axis = "tp";
+  EXPECT_EQ(draw_program(program_of("tp_ar_b128"), options).shown,
+            "only backward collectives over tp");
+}
+
+TEST(Diagram, AMessageOfARingIsOneBoxWithItsReceive) {
+  const Diagram d = draw_program(program_of("cp_ring"), {});
+  size_t messages = 0;
+  for (const Box& b : d.boxes) {
+    if (b.kind == BoxKind::op || b.kind == BoxKind::leaf || b.lines.size() < 2) continue;
+    messages += b.lines[0].find("send, recv") != std::string::npos;
+    EXPECT_EQ(b.lines[1].find(" 0 B"), std::string::npos) << b.lines[1];
+  }
+  EXPECT_GT(messages, 0u);
 }
 
 TEST(Diagram, WhatTheProgramDoesNotHaveIsAUserError) {
@@ -177,6 +199,24 @@ TEST(Escapes, CappedTextEndsBetweenCharacters) {
 
 TEST(Escapes, MermaidHasNoReservedCharacterInAString) {
   EXPECT_EQ(mermaid_string("a \"b\" <c>\nd"), "\"a #34;b#34; #60;c#62;<br/>d\"");
+}
+
+TEST(Grid, TheRankAskedForAndItsGroupsAreMarkedInEveryLanguage) {
+  ReportOptions options;
+  options.rank = Rank(3);
+  const Program program = program_of("tp_ar_b128");
+  const std::string dot = printed("groups", "dot", program, options);
+  EXPECT_THAT(dot, HasSubstr("g0r3 [label=\"rank 3\\ndp 1 tp 1\", style=\"rounded,filled\""));
+  EXPECT_THAT(dot, Not(HasSubstr("g0r0 [label=\"rank 0\\ndp 0 tp 0\", style")));
+  size_t own = 0;
+  for (size_t at = dot.find("penwidth=7"); at != std::string::npos;
+       at = dot.find("penwidth=7", at + 1))
+    ++own;
+  EXPECT_EQ(own, 2u);  // of its tp and of its dp group
+  const std::string mermaid = printed("groups", "mermaid", program, options);
+  EXPECT_THAT(mermaid, HasSubstr("style g0r3 fill:"));
+  EXPECT_THAT(mermaid, HasSubstr("stroke-width:7px"));
+  EXPECT_THAT(printed("groups", "mermaid", program), Not(HasSubstr("stroke-width:7px")));
 }
 
 TEST(Grid, LargeWorldsShowTheFirstAndTheLast) {

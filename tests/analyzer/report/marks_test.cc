@@ -52,7 +52,9 @@ const std::vector<Program>& programs() {
 size_t collectives(const Program& program) {
   size_t n = 0;
   std::set<int64_t> calls;
-  const auto count = [&](const Event& e) { n += e.call < 0 || calls.insert(e.call).second; };
+  const auto count = [&](const Event& e) {
+    if (!e.ring || e.op == Collective::send) n += e.call < 0 || calls.insert(e.call).second;
+  };
   for_each_kept_event(program, count);
   calls.clear();  // a pruned call is another
   for (const Pruned& p : program.pruned) count(p.event);

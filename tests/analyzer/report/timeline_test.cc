@@ -98,6 +98,15 @@ TEST(TimelineText, StaysWithinTheColumns) {
   }
 }
 
+TEST(TimelineText, WritesOutWhatWouldEndALine) {
+  Timeline t = timeline("1f1b", 2, 2);
+  t.title = "a\nb";
+  t.rows[0].label = "pp\n0";
+  const std::string text = timeline_text(t);
+  EXPECT_THAT(text, HasSubstr("a\\nb\n"));
+  EXPECT_THAT(text, HasSubstr("\npp\\n0  "));
+}
+
 TEST(TimelineText, SaysWhatItLeavesOut) {
   const std::string text = timeline_text(timeline("1f1b", 16, 128), {100, 2, 4, 2});
   EXPECT_THAT(text, HasSubstr("(cut at "));

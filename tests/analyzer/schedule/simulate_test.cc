@@ -216,5 +216,16 @@ TEST(Scale, SixteenRanksFourThousandMicrobatchesAreBuiltCheckedAndTimed) {
   EXPECT_DOUBLE_EQ(simulate(plan("1f1b", 16, 4096)).bubble(), 15.0 / 4096);
 }
 
+TEST(Play, IsTheOrderAndTheTimelineAtOnce) {
+  PipelinePlan p;
+  p.ranks = 4;
+  p.microbatches = 6;
+  const RankedActions ranks = build_schedule(p);
+  const Costs costs{1.5, 2.5, 0.25, "ms"};
+  const Played both = play(p, ranks, costs);
+  EXPECT_EQ(both.order, global_order(p, ranks));
+  EXPECT_EQ(both.timeline, simulate(p, ranks, costs));
+}
+
 }  // namespace
 }  // namespace s2t
