@@ -23,7 +23,7 @@ struct OptionDef {
   std::string_view value;      // what follows it, "R"; empty: nothing, it is a switch
   std::string_view help;       // one line
   std::string_view also = {};  // other spellings, separated by spaces
-  bool many = false;  // may be given several times: lines of one value; else the last counts
+  bool many = false;  // may be given several times: lines of one value; else all must agree
 };
 
 // A command line, taken apart. Only options of the command's row can be here.

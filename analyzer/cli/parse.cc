@@ -86,10 +86,8 @@ class Splitter {
       for (const std::string& word : words_of(o.also)) names += "," + word;
       Slot& slot = slots_[std::string(o.flag)];
       slot.option = o.value.empty() ? app_.add_flag(names) : app_.add_option(names, slot.value);
-      if (o.many)
-        slot.option->join('\n');
-      else if (!o.value.empty())
-        slot.option->take_last();
+      slot.many = o.many;
+      if (!o.value.empty()) slot.option->join('\n');
     }
   }
 
@@ -106,7 +104,7 @@ class Splitter {
              or_help("", std::string(command_.name)), "bad-option");
     }
     for (const auto& [flag, slot] : slots_)
-      if (slot.option->count() > 0) arguments.options[flag] = slot.value;
+      if (slot.option->count() > 0) arguments.options[flag] = value_of(flag, slot);
     bool only_operands = false;
     for (const std::string& word : app_.remaining()) {
       if (word == "--" && !only_operands)
@@ -119,11 +117,14 @@ class Splitter {
   }
 
  private:
-  // CLI11 would take `--expand=no` for `--expand`.
+  // CLI11 would take `--expand=no` for `--expand`, and the word behind `--seq=` for its value.
   void refuse_values_of_switches(const std::vector<std::string>& words) const {
     for (const OptionDef& o : options_of(command_))
       for (const std::string& word : words)
-        if (o.value.empty() && word.starts_with(std::string(o.flag) + "="))
+        if (!o.value.empty() && word == std::string(o.flag) + "=")
+          refuse(std::string(command_.name), "no value follows " + word, "",
+                 or_help("", std::string(command_.name)), "bad-option");
+        else if (o.value.empty() && word.starts_with(std::string(o.flag) + "="))
           refuse(std::string(command_.name), std::string(o.flag) + " takes no value", "", "",
                  "bad-option");
   }
@@ -131,7 +132,22 @@ class Splitter {
   struct Slot {
     CLI::Option* option = nullptr;
     std::string value;
+    bool many = false;
   };
+
+  // One thing may be said twice, but not differently.
+  std::string value_of(const std::string& flag, const Slot& slot) const {
+    const std::vector<std::string>& all = slot.option->results();
+    if (slot.many || slot.value.empty() || all.size() < 2) return slot.value;
+    for (const std::string& value : all)
+      if (value != all.front())
+        refuse(std::string(command_.name),
+               fmt::format("{} is given twice, as {} and as {}", flag, s2t::quoted(all.front()),
+                           s2t::quoted(value)),
+               "one value", "", "contradiction");
+    return all.front();
+  }
+
   const Command& command_;
   CLI::App app_;
   std::map<std::string, Slot> slots_;
