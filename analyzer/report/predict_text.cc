@@ -135,7 +135,7 @@ void print_events(const Page& page) {
                {"group"},
                {"ranks", kFlexible},
                {"tensor", kFlexible},
-               {"local input", Column::Kind::spare},
+               {"local input", Column::Kind::left, true},
                {"input B", kRight},
                {"output B", kRight},
                {"wire B", kRight}});

@@ -57,7 +57,9 @@ std::string module_name(const ModuleRow& row) {
 }  // namespace
 
 void SummaryText::heading(std::string_view title, std::string_view note) const {
-  out << "\n" << bold(title, color) << " (" << note << ")\n";
+  const auto lines = wrapped(fmt::format("{} ({})", title, note), kPageWidth);
+  out << "\n" << bold(title, color) << lines.front().substr(title.size()) << "\n";
+  for (size_t i = 1; i < lines.size(); ++i) out << "  " << lines[i] << "\n";
 }
 
 std::string SummaryText::whose() const {
@@ -86,7 +88,7 @@ void SummaryText::print_groups() const {
                {"dtype"},
                {"stage", kFlexible},
                {"calls", kRight},
-               {"input B of one", kRight},
+               {"input B of one", kRight, true},
                unit.column("input"),
                unit.column("output"),
                unit.column("wire")});
@@ -164,7 +166,7 @@ void SummaryText::print_modules() const {
                {"calls", kRight},
                {"operation"},
                {"group", kFlexible},
-               {"dtype"},
+               {"dtype", Column::Kind::left, true},
                {"input B", kRight},
                {"output B", kRight}});
   for (const ModuleRow& row : rows) {

@@ -158,7 +158,7 @@ void Table::print_row(std::ostream& out, const std::vector<std::string_view>& ce
 void Table::print(std::ostream& out, size_t indent, size_t page) const {
   std::vector<size_t> used = used_columns();
   if (least_uncut(used) > page - indent)
-    std::erase_if(used, [&](size_t c) { return columns_[c].kind == Column::Kind::spare; });
+    std::erase_if(used, [&](size_t c) { return columns_[c].spare; });
   const Measure m = measure(used, page - indent);
   std::vector<std::string_view> titles;
   for (const Column& column : columns_) titles.emplace_back(column.title);

@@ -16,9 +16,10 @@ namespace s2t {
 inline constexpr size_t kPageWidth = 100;
 
 struct Column {
-  enum class Kind : uint8_t { left, right, flexible, wrapped, spare };
+  enum class Kind : uint8_t { left, right, flexible, wrapped };
   std::string title;
   Kind kind = Kind::left;
+  bool spare = false;
 };
 
 class Table {

@@ -133,7 +133,7 @@ TEST(Table, WrapsTextInTheLastColumn) {
 
 TEST(Table, DoesWithoutASpareColumnBeforeItCutsNames) {
   const auto printed = [](size_t width) {
-    Table table({{"name", Column::Kind::flexible}, {"shape", Column::Kind::spare}, {"n"}});
+    Table table({{"name", Column::Kind::flexible}, {"shape", Column::Kind::left, true}, {"n"}});
     table.row({"layers.0.attn.norm", "bf16[2048,4096]", "1"});
     std::ostringstream out;
     table.print(out, 2, width);
