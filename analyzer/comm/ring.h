@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "analyzer/comm/collective.h"
+
 namespace s2t {
 
 // Whether an exchange's send and receive are one launch: never, always, or in rings of two only
@@ -23,6 +25,13 @@ enum class RingLaunch : uint8_t { pairs, single, batched };
 constexpr bool launched_together(RingLaunch launch, int64_t n) {
   return launch == RingLaunch::batched || (launch == RingLaunch::pairs && n == 2);
 }
+
+// How operands pass by: as messages between neighbours, or in collectives of PyTorch's ring.
+enum class RingKind : uint8_t {
+  messages,   // Transformer Engine
+  gathered,   // PyTorch, rotate method allgather
+  exchanged,  // PyTorch, rotate method alltoall
+};
 
 // One exchange of a rank: a message to one neighbour, and an equal one from the other. Ranks at even
 // positions send first, the others receive first.
@@ -34,5 +43,23 @@ struct RingExchange {
 };
 std::vector<RingExchange> ring_forward(int64_t n);
 std::vector<RingExchange> ring_backward(int64_t n);
+
+// The same of PyTorch's ring attention, in order: one call of the whole group each.
+//
+//   gathered    the operands of all ranks at once; in the backward again, and gradients go on to the
+//               next rank n times, until they are home
+//   exchanged   operands too go on to the next rank, n-1 times each way
+//
+// What goes on is an all-to-all of which each rank sends all to one. Gradients are summed up, and
+// sent, in float32. Source: torch/distributed/tensor/experimental/_attention.py 2.6,
+// _templated_ring_attention, _templated_ring_attention_backward, permute_tensor.
+struct RingCall {
+  Collective op = Collective::all_to_all;
+  bool gradients = false;
+
+  bool operator==(const RingCall&) const = default;
+};
+std::vector<RingCall> ring_calls_forward(RingKind kind, int64_t n);
+std::vector<RingCall> ring_calls_backward(RingKind kind, int64_t n);
 
 }  // namespace s2t

@@ -334,7 +334,8 @@ class Builder {
         call.expert |= axis->expert;
       }
     if (graph_.mesh.size(call.atoms) == 1) return;
-    if (decl.when == CallDecl::When::forward) call.before = op_named(decl.before);
+    if (decl.when == CallDecl::When::forward || decl.when == CallDecl::When::backward)
+      call.before = op_named(decl.before);
     graph_.calls.push_back(std::move(call));
   }
 

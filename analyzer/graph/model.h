@@ -117,6 +117,9 @@ struct PipelineDecl {
   std::string drain = "forward";  // gpipe: "forward" | "reversed"
   std::string p2p = "single";     // "single" | "batched"
   bool warm_up_all = false;       // interleaved, as many microbatches as ranks: all forwards first
+  // Int64 numbers that are sent ahead of every value that crosses a border, and of its gradient:
+  // how it was cut (DeepSpeed).
+  int64_t header = 0;
   std::string pointer = "/pipeline";
 };
 
@@ -203,7 +206,8 @@ struct Switches {
   bool fused_column_linear = false;      // Megatron: the input gradient is reduced even if unneeded
   bool coalesce_model_sync = true;       // parameter gradients partial on a model axis: one call
   bool recompute_gathers = false;        // of what is computed again, only all-gathers are repeated
-  RingLaunch ring_launch = RingLaunch::pairs;  // of an op whose operands pass by in a ring
+  RingKind ring = RingKind::messages;    // how the operands of an op pass by in a ring
+  RingLaunch ring_launch = RingLaunch::pairs;  // of such a ring, if by messages
 
   bool operator==(const Switches&) const = default;
 };
@@ -213,6 +217,7 @@ struct Switches {
 struct CallDecl {
   enum class When : uint8_t {
     forward,        // in every microbatch's forward, right before the op named `before`
+    backward,       // in every microbatch's backward, right before that op's
     synchronised,   // once per step, when all gradients are whole
     before_update,  // then, before the optimizer's parts are gathered
     after_update,   // at the end of the step
@@ -227,6 +232,7 @@ struct CallDecl {
   When when = When::after_update;
   std::string before;
   bool again = true;         // forward: repeated where that op is computed again
+  bool once = false;         // forward: of the first microbatch alone
   std::optional<int> stage;  // once per step: only this stage's ranks
   std::string why;
 };

@@ -20,10 +20,14 @@ constexpr Word<SyncKind> kSyncKinds[] = {
 constexpr Word<std::string_view> kSchedules[] = {{"gpipe", "gpipe"},
                                                  {"1f1b", "1f1b"},
                                                  {"interleaved", "interleaved"},
+                                                 {"interleaved_steps", "interleaved_steps"},
                                                  {"deepspeed", "deepspeed"}};
 constexpr Word<std::string_view> kDrains[] = {{"forward", "forward"}, {"reversed", "reversed"}};
 constexpr Word<RingLaunch> kRingLaunch[] = {
     {"pairs", RingLaunch::pairs}, {"single", RingLaunch::single}, {"batched", RingLaunch::batched}};
+constexpr Word<RingKind> kRing[] = {{"messages", RingKind::messages},
+                                    {"gathered", RingKind::gathered},
+                                    {"exchanged", RingKind::exchanged}};
 constexpr Word<std::string_view> kP2p[] = {{"single", "single"}, {"batched", "batched"}};
 
 // Two words for a flag, the default first.
@@ -226,7 +230,7 @@ std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes&
   if (stated) pipeline.schedule = std::string(*stated);
   const JsonCursor chunks = object.optional("chunks");
   pipeline.chunks = chunks.integer(1, kMostStages).value_or(1);
-  if (known_schedule && pipeline.chunks > 1 && pipeline.schedule != "interleaved")
+  if (known_schedule && pipeline.chunks > 1 && !pipeline.schedule.starts_with("interleaved"))
     chunks.error(
         fmt::format("{} chunks with schedule {}", pipeline.chunks, quoted(pipeline.schedule)),
         "1, or \"schedule\": \"interleaved\"", "", "schedule");
@@ -305,6 +309,7 @@ Switches read_switches(const JsonCursor& at) {
   s.lazy_partial = flag("partial", {"eager", "lazy"});
   s.explicit_redistribution = flag("redistribution", {"implicit", "explicit"});
   s.fused_column_linear = object.optional("fused_column_linear").boolean().value_or(false);
+  s.ring = object.optional("ring").one_of<RingKind>(kRing, "ring").value_or(s.ring);
   s.ring_launch = object.optional("ring_launch")
                       .one_of<RingLaunch>(kRingLaunch, "launch")
                       .value_or(s.ring_launch);

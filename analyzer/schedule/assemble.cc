@@ -88,9 +88,13 @@ class Assembler {
   void conversions_of(OpId id, int where, Phase phase) {
     const Op& op = graph_.op(id);
     const bool again = phase == Phase::recompute;
-    for (auto [at, end] = stated_.equal_range(id); at != end; ++at)
-      if (!again || (at->second->decl.again && !graph_.switches.recompute_gathers))
-        append(segment_of(op.stage, again), in_phase({emitter_.stated(*at->second)}, phase));
+    for (auto [at, end] = stated_.equal_range(id); at != end; ++at) {
+      const CallDecl& decl = at->second->decl;
+      if (decl.when != CallDecl::When::forward) continue;
+      if (!again || (decl.again && !graph_.switches.recompute_gathers))
+        append(segment_of(op.stage, again), in_phase({emitter_.stated(*at->second)}, phase),
+               decl.once ? Segment::When::first : Segment::When::every);
+    }
     for (const int index : forward_.ops[id.at()].conversions) {
       if (index < 0) continue;
       const Conversion& c = forward_.conversions[static_cast<size_t>(index)];
@@ -177,14 +181,19 @@ class Assembler {
       const TensorId value = op.outputs[0];
       const bool back = needs_.reached[value.at()] && is_differentiable(graph_.value(value).dtype);
       const int to = op.stage, from = op.stage - 1;
-      stage(from).send_activation.push_back(
-          emitter_.message(op, value, Collective::send, from, false));
-      stage(to).recv_activation.push_back(emitter_.message(op, value, Collective::recv, to, false));
+      message(op, Collective::send, from, false, stage(from).send_activation);
+      message(op, Collective::recv, to, false, stage(to).recv_activation);
       if (!back) continue;
-      stage(to).send_gradient.push_back(emitter_.message(op, value, Collective::send, to, true));
-      stage(from).recv_gradient.push_back(
-          emitter_.message(op, value, Collective::recv, from, true));
+      message(op, Collective::send, to, true, stage(to).send_gradient);
+      message(op, Collective::recv, from, true, stage(from).recv_gradient);
     }
+  }
+
+  void message(const Op& transfer, Collective op, int stage, bool backward,
+               std::vector<Event>& out) {
+    const Event event = emitter_.message(transfer, transfer.outputs[0], op, stage, backward);
+    if (graph_.pipeline->header > 0) out.push_back(emitter_.header_of(event));
+    out.push_back(event);
   }
 
   // --- backward ----------------------------------------------------------------------------------
@@ -195,8 +204,10 @@ class Assembler {
     for (const BackwardStep& step : backward_.steps) {
       if (due.valid() && !completes(step, due)) flush(due);
       Segment& segment = stage(graph_.op(step.op).stage).backward;
-      if (started.insert(step.op).second)
+      if (started.insert(step.op).second) {
         synchronise(SyncCall::Where::before_backward_op, step.op, segment);
+        stated_before_backward(step.op, segment);
+      }
       recompute(step.op);
       if (step.kind == BackwardStep::Kind::op) {
         due = step.op;
@@ -206,6 +217,12 @@ class Assembler {
       }
     }
     if (due.valid()) flush(due);
+  }
+
+  void stated_before_backward(OpId op, Segment& segment) {
+    for (auto [at, end] = stated_.equal_range(op); at != end; ++at)
+      if (at->second->decl.when == CallDecl::When::backward)
+        append(segment, {emitter_.stated(*at->second)});
   }
 
   // A parameter's own conversion, or what a fused linear reduces, comes before its gradient is
@@ -308,7 +325,7 @@ class Assembler {
   std::vector<Event> sent_by_ring(OpId op) {
     std::vector<Event> sent;
     for (Event& e : emitter_.ring(op, Phase::backward)) {
-      if (e.op != Collective::send || (!sent.empty() && sent.back().cause == e.cause)) continue;
+      if (e.op == Collective::recv || (!sent.empty() && sent.back().cause == e.cause)) continue;
       e.ranks = emitter_.ranks_of_stage(static_cast<int>(*e.stage));
       sent.push_back(std::move(e));
     }

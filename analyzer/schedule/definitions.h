@@ -8,6 +8,7 @@ namespace s2t {
 ScheduleDef gpipe_schedule();
 ScheduleDef one_f_one_b_schedule();
 ScheduleDef interleaved_schedule();
+ScheduleDef interleaved_steps_schedule();
 ScheduleDef deepspeed_schedule();
 
 }  // namespace s2t

@@ -324,6 +324,7 @@ Event Emitter::stated(const StatedCall& call) {
   const Family f = family_of(graph_.mesh, call.atoms, call.expert);
   Event e;
   e.phase = decl.when == CallDecl::When::forward        ? Phase::forward
+            : decl.when == CallDecl::When::backward     ? Phase::backward
             : decl.when == CallDecl::When::synchronised ? Phase::grad_sync
                                                         : Phase::step;
   e.op = decl.op;
@@ -331,7 +332,7 @@ Event Emitter::stated(const StatedCall& call) {
   e.family = family(f);
   e.tensor = decl.name;
   e.module = decl.module;
-  e.node = decl.when == CallDecl::When::forward ? graph_.op(call.before).name : decl.module;
+  e.node = call.before.valid() ? graph_.op(call.before).name : decl.module;
   e.stage = decl.stage;
   if (call.before.valid()) e.stage = graph_.op(call.before).stage;
   if (e.stage) e.ranks = ranks_of_stage(static_cast<int>(*e.stage));
@@ -395,6 +396,19 @@ Event Emitter::message(const Op& transfer, TensorId value, Collective op, int st
   c.planner = "stage " + std::to_string(backward ? transfer.stage : transfer.stage - 1) +
               " -> stage " + std::to_string(backward ? transfer.stage - 1 : transfer.stage) +
               " is send/recv";
+  e.cause = cause(std::move(c));
+  return e;
+}
+
+Event Emitter::header_of(Event e) {
+  e.tensor += ".header";
+  e.dtype = DType::i64;
+  e.shape = {graph_.pipeline->header};
+  e.volume = volume(e.op, elements(e.shape), size_of(e.dtype), 2);
+  Cause c;
+  c.kind = program_.causes[e.cause].kind;
+  c.why = "how the value behind it was cut over tp: the receiver puts it together again";
+  c.planner = program_.causes[e.cause].planner;
   e.cause = cause(std::move(c));
   return e;
 }

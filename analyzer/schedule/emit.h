@@ -33,6 +33,8 @@ class Emitter {
   Event stated(const StatedCall& call);
   // One message of a stage border: `op` is send or recv as `stage` issues it.
   Event message(const Op& transfer, TensorId value, Collective op, int stage, bool backward);
+  // What is sent ahead of it, where the pipeline has headers.
+  Event header_of(Event message);
 
   RankSet ranks_of_stage(int stage) const;
 
@@ -52,6 +54,8 @@ class Emitter {
   Event ring_message(OpId op, const RingExchange& exchange, Phase phase);
   Cause ring_cause(OpId op, const RingExchange& exchange, Phase phase);
   void launch(Event event, const RingExchange& exchange, std::vector<Event>& out);
+  std::vector<Event> ring_calls(OpId op, Phase phase);
+  void go_on(Event event, std::vector<Event>& out);
 
   const Graph& graph_;
   const Forward& forward_;

@@ -18,6 +18,7 @@ std::vector<int64_t> every_second(int64_t first, int64_t n) {
 
 std::vector<Event> Emitter::ring(OpId id, Phase phase) {
   const int64_t n = graph_.mesh.size(ring_atoms(forward_.ops[id.at()]));
+  if (n > 1 && graph_.switches.ring != RingKind::messages) return ring_calls(id, phase);
   std::vector<Event> events;
   if (n == 1) return events;
   const bool backward = phase == Phase::backward;
@@ -93,6 +94,54 @@ Cause Emitter::ring_cause(OpId id, const RingExchange& exchange, Phase phase) {
   c.vote = describe_vote(graph_, forward_, id, atoms);
   c.from = c.to = text_(plan.operand_ports[passing_operands(op, plan).front()]);
   return c;
+}
+
+// In collectives of the whole group.
+std::vector<Event> Emitter::ring_calls(OpId id, Phase phase) {
+  const int64_t n = graph_.mesh.size(ring_atoms(forward_.ops[id.at()]));
+  const RingKind kind = graph_.switches.ring;
+  const bool backward = phase == Phase::backward;
+  const auto calls = backward ? ring_calls_backward(kind, n) : ring_calls_forward(kind, n);
+  std::vector<Event> events;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    // Gradients go on in every step, and lie in messages of their own.
+    const RingExchange what{1, !calls[i].gradients, calls[i].gradients};
+    Event event = ring_message(id, what, phase);
+    event.ring = false;
+    event.op = calls[i].op;
+    event.ranks = ranks_of_stage(static_cast<int>(*event.stage));
+    if (what.gradients && event.dtype != DType::f64) event.dtype = DType::f32;
+    Cause why = ring_cause(id, what, phase);
+    if (what.gradients)
+      why.why += "; they go on to the next rank after every part, as summed up so far in float32";
+    else if (event.op == Collective::all_gather)
+      why.why += "; here all parts come at once";
+    why.planner = fmt::format("call {} of {} is {}", i + 1, calls.size(), info(event.op).name);
+    event.cause = cause(std::move(why));
+    event.volume = volume(event.op, elements(event.shape), size_of(event.dtype), n);
+    if (event.op == Collective::all_to_all)
+      go_on(std::move(event), events);
+    else
+      events.push_back(std::move(event));
+  }
+  return events;
+}
+
+// An all-to-all in which every rank sends all that it has to the next one.
+void Emitter::go_on(Event event, std::vector<Event>& out) {
+  const Family& group = program_.families[event.family];
+  const int64_t n = graph_.mesh.size(group.atoms);
+  event.call = calls_++;
+  event.volume.wire_bytes = event.volume.input_bytes;
+  for (int64_t c = 0; c < n; ++c) {
+    Event e = event;
+    std::vector<Count> sends(static_cast<size_t>(n)), recvs = sends;
+    sends[static_cast<size_t>((c + 1) % n)] = recvs[static_cast<size_t>((c + n - 1) % n)] =
+        elements(e.shape);
+    e.splits = Splits{1, std::move(sends), std::move(recvs)};
+    e.ranks.along.push_back({group.name, group.atoms, {c}});
+    out.push_back(std::move(e));
+  }
 }
 
 // Ranks at even positions send first, the others receive first.

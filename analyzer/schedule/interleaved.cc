@@ -164,8 +164,8 @@ void refuse(const PipelinePlan& plan, std::vector<std::string>& reasons) {
       return refuse_megatron(plan, reasons);
     case PipelineVariant::torch:
       reasons.push_back(
-          "torch's ScheduleInterleaved1F1B groups its exchanges by time step, which is not "
-          "modelled; use the megatron variant");
+          "torch's ScheduleInterleaved1F1B groups its exchanges by time step; use the schedule "
+          "interleaved_steps");
   }
 }
 

@@ -63,8 +63,9 @@ void refuse_options(const PipelinePlan& plan, const ScheduleDef& def,
 }  // namespace
 
 std::span<const ScheduleDef> schedules() {
-  static const std::array<ScheduleDef, 4> table{gpipe_schedule(), one_f_one_b_schedule(),
-                                                interleaved_schedule(), deepspeed_schedule()};
+  static const std::array<ScheduleDef, 5> table{gpipe_schedule(), one_f_one_b_schedule(),
+                                                interleaved_schedule(),
+                                                interleaved_steps_schedule(), deepspeed_schedule()};
   return table;
 }
 

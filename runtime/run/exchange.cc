@@ -339,6 +339,7 @@ Tensor Exchange::ragged(TensorId value, const Tensor& local, const Step& s, cons
 // --- messages ------------------------------------------------------------------------------------
 
 Tensor Exchange::on_the_wire(const Message& m) {
+  if (!m.value.valid()) return m.data;
   const Value& v = graph_.value(m.value);
   const Layout& layout = forward_.layouts[m.value.at()];
   const Tensor part =
@@ -348,6 +349,7 @@ Tensor Exchange::on_the_wire(const Message& m) {
 }
 
 Tensor Exchange::off_the_wire(const Message& m, const Tensor& wire) {
+  if (!m.value.valid()) return wire;
   const Value& v = graph_.value(m.value);
   const Layout& layout = forward_.layouts[m.value.at()];
   const Shape part = region_of(v.shape, layout, graph_.mesh, rank_).size;
@@ -387,7 +389,25 @@ void Exchange::messages(std::vector<Message>& list, bool batched) {
 
 // --- rings ---------------------------------------------------------------------------------------
 
+Tensor Exchange::gather(AtomSet atoms, const Tensor& mine, const Tag& tag) {
+  const Family family = family_over(graph_, atoms, false);
+  Shape all = mine.shape();
+  all.insert(all.begin(), groups_.of(family).size());
+  return call(family, {Collective::all_gather, ReduceOp::sum, {}, {}}, mine, all, tag);
+}
+
+// PyTorch sends to the next rank by an all-to-all.
+Tensor Exchange::pass_in_call(AtomSet atoms, const Tensor& out, int64_t to, const Tag& tag) {
+  const Family family = family_over(graph_, atoms, false);
+  const auto n = static_cast<size_t>(groups_.of(family).size());
+  const auto me = static_cast<size_t>(groups_.of(family).rank()), next = static_cast<size_t>(to);
+  Ask ask{Collective::all_to_all, ReduceOp::sum, std::vector<Count>(n), std::vector<Count>(n)};
+  ask.sends[(me + next) % n] = ask.recvs[(me + n - next) % n] = static_cast<Count>(out.size());
+  return call(family, ask, out, out.shape(), tag);
+}
+
 Tensor Exchange::pass(AtomSet atoms, const Tensor& out, int64_t to, const Tag& tag) {
+  if (graph_.switches.ring != RingKind::messages) return pass_in_call(atoms, out, to, tag);
   if (skipped(tag)) return out;
   const Family family = family_over(graph_, atoms, false);
   Communicator& group = groups_.of(family);

@@ -35,7 +35,7 @@ class Exchange {
   void stated(const StatedCall& call, const Tag& tag);
 
   // Messages between pipeline neighbours, launched as one batch or one by one. `peer` is a pipeline
-  // coordinate. A receive fills in `data`.
+  // coordinate. A receive fills in `data`. No value: a header, `data` as it is.
   struct Message {
     bool send = false;
     TensorId value;
@@ -45,6 +45,8 @@ class Exchange {
   };
   void messages(std::vector<Message>& list, bool batched);
 
+  // What all ranks of a ring have, along a new first dim.
+  Tensor gather(AtomSet atoms, const Tensor& mine, const Tag& tag);
   // One exchange of a ring over `atoms`: `out` to the rank at `to` from here, as much from the other
   // side. Ranks at even positions send first.
   Tensor pass(AtomSet atoms, const Tensor& out, int64_t to, const Tag& tag);
@@ -54,6 +56,7 @@ class Exchange {
   std::vector<TaggedCall> calls() const;
 
  private:
+  Tensor pass_in_call(AtomSet atoms, const Tensor& out, int64_t to, const Tag& tag);
   struct Ask {  // one collective
     Collective op;
     ReduceOp reduce = ReduceOp::sum;

@@ -98,14 +98,15 @@ class TrainingStep {
     };
     around.op = [this, microbatch](OpId op) { return local_op(op, microbatch); };
     // An op may take long, and this rank may be the last one alive.
-    around.before_forward = [this](OpId op) {
+    around.before_forward = [this, microbatch](OpId op) {
       world_.check_alive();
       sync_.before_forward(op);
-      stated_before(op, "forward");
+      stated_before(op, "forward", microbatch);
     };
     around.before_backward = [this, stage, microbatch](OpId op) {
       world_.check_alive();
       sync_.before_backward(op);
+      stated_before(op, "backward", microbatch);
       recompute(op, stage, microbatch);
     };
     around.after_backward = [this](OpId op) { sync_.after_backward(op); };
@@ -122,15 +123,19 @@ class TrainingStep {
     const int64_t n = graph_.mesh.size(atoms);
     if (n == 1) return local;
     const auto pass = [this, id, atoms](const Tensor& out, int64_t to, RingAttention::Cargo cargo) {
-      return exchange_.pass(atoms, out, to, tag_of_ring(id, to, cargo));
+      return exchange_.pass(atoms, out, to, tag_of_ring(id, cargo));
     };
-    local.pass_by(n, graph_.mesh.coordinate(exchange_.rank(), atoms), pass);
+    const auto gather = [this, id, atoms](const Tensor& mine) {
+      return exchange_.gather(atoms, mine, tag_of_ring(id, {true, false}));
+    };
+    local.pass_by(n, graph_.mesh.coordinate(exchange_.rank(), atoms), pass, graph_.switches.ring,
+                  gather);
     return local;
   }
 
-  Tag tag_of_ring(OpId id, int64_t to, RingAttention::Cargo cargo) const {
+  Tag tag_of_ring(OpId id, RingAttention::Cargo cargo) const {
     Tag tag = tag_;
-    tag.phase = again_ ? "recompute" : to > 0 ? "forward" : "backward";
+    tag.phase = again_ ? "recompute" : back_ ? "backward" : "forward";
     std::vector<std::string> names;
     for (const size_t i : passing_operands(graph_.op(id), forward_.ops[id.at()]))
       names.push_back(graph_.value(graph_.op(id).inputs[i]).name);
@@ -148,7 +153,7 @@ class TrainingStep {
     Tape& t = tape(stage, microbatch);
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].recomputed != number) continue;
-      if (!graph_.switches.recompute_gathers) stated_before(OpId(o), "recompute");
+      if (!graph_.switches.recompute_gathers) stated_before(OpId(o), "recompute", microbatch);
       std::set<int> done;
       for (const int c : forward_.ops[o].conversions) {
         if (c < 0 || !done.insert(c).second) continue;
@@ -175,9 +180,12 @@ class TrainingStep {
 
   // --- calls that the model states ---------------------------------------------------------------
 
-  void stated_before(OpId op, const std::string& phase) {
+  void stated_before(OpId op, const std::string& phase, int64_t microbatch) {
+    const auto when = phase == "backward" ? CallDecl::When::backward : CallDecl::When::forward;
     for (const StatedCall& call : graph_.calls) {
-      if (call.before != op || (phase == "recompute" && !call.decl.again)) continue;
+      if (call.before != op || call.decl.when != when) continue;
+      if (phase == "recompute" && !call.decl.again) continue;
+      if (call.decl.once && microbatch > 0) continue;
       Tag tag = tag_;
       tag.phase = phase;
       tag.tensor = call.decl.name;
@@ -204,6 +212,7 @@ class TrainingStep {
     const Where where{stage, deed.microbatch};
     Tape& t = tape(stage, deed.microbatch);
     tag_ = tag_of(deed, "forward");
+    back_ = false;
     sync_.begin_forward(stage, tag_);
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
       if (graph_.ops[o].stage != stage) continue;
@@ -227,6 +236,7 @@ class TrainingStep {
       roots.push_back(t.sent_root(op, gradients_[{stage + 1, deed.microbatch}].at(op)));
     if (t.has(graph_.loss)) roots.push_back(t.loss_root());
     tag_ = tag_of(deed, "backward");
+    back_ = true;
     sync_.begin_backward(stage, tag_, t.plan_backward(roots));
     t.backward(std::move(roots));
     for (const auto& [value, gradient] : t.leaf_gradients()) {
@@ -289,13 +299,20 @@ class TrainingStep {
         const TensorId value = graph_.op(op).outputs[0];
         tag.tensor = graph_.value(value).name;
         const int peer = (downstream ? stage + 1 : stage - 1) % place_.ranks;
+        if (const int64_t header = graph_.pipeline->header; header > 0) {
+          Tag ahead = tag;
+          ahead.tensor += ".header";
+          list.push_back({send, TensorId(), peer, Tensor({header}, DType::i64), std::move(ahead)});
+          into.emplace_back(op, nullptr);
+        }
         list.push_back({send, value, peer, send ? border.at(op) : Tensor(), std::move(tag)});
         into.emplace_back(op, &border);
       }
     }
     exchange_.messages(list, place_.batched);
     for (size_t i = 0; i < list.size(); ++i)
-      if (!list[i].send) (*into[i].second)[into[i].first] = std::move(list[i].data);
+      if (!list[i].send && into[i].second)
+        (*into[i].second)[into[i].first] = std::move(list[i].data);
   }
 
   World& world_;
@@ -308,6 +325,7 @@ class TrainingStep {
   GradientSync sync_;
   std::vector<bool> reached_;
   Tag tag_;             // of the stage and microbatch at hand
+  bool back_ = false;   // the backward runs
   bool again_ = false;  // an op runs once more
   std::map<Where, std::unique_ptr<Tape>> tapes_;
   std::map<Where, Border> activations_, gradients_;  // at the border into that stage

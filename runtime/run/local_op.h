@@ -25,8 +25,9 @@ class LocalOp {
   LocalOp(const Graph& graph, const Forward& forward, OpId op, int64_t microbatch);
 
   // Its keys and values pass by other ranks.
-  void pass_by(int64_t ranks, int64_t me, RingAttention::Pass pass) {
-    ring_.emplace(call_, device_, ranks, me, std::move(pass));
+  void pass_by(int64_t ranks, int64_t me, RingAttention::Pass pass, RingKind kind,
+               RingAttention::Gather gather) {
+    ring_.emplace(call_, device_, ranks, me, std::move(pass), kind, std::move(gather));
   }
   bool passes_by() const { return ring_.has_value(); }
 

@@ -47,8 +47,15 @@ Tensor added(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-RingAttention::RingAttention(OpCall call, Device& device, int64_t n, int64_t me, Pass pass)
-    : call_(std::move(call)), device_(device), n_(n), me_(me), pass_(std::move(pass)) {}
+RingAttention::RingAttention(OpCall call, Device& device, int64_t n, int64_t me, Pass pass,
+                             RingKind kind, Gather gather)
+    : call_(std::move(call)),
+      device_(device),
+      n_(n),
+      me_(me),
+      pass_(std::move(pass)),
+      kind_(kind),
+      gather_(std::move(gather)) {}
 
 Tensor RingAttention::packed(std::span<const Tensor> qkv) const {
   return flat(qkv[1], qkv[2], qkv[1].dtype());
@@ -92,13 +99,20 @@ std::vector<double> RingAttention::lse_of(const Block& b) const {
   return lse;
 }
 
+// What the rank before saw in this step, this one sees in the next.
+Tensor RingAttention::next(const Tensor& seen, int64_t step) {
+  if (kind_ != RingKind::gathered) return pass_(seen, 1, {true, false});
+  if (step == 0) all_ = gather_(seen);
+  return slice(all_, 0, (me_ - step - 1 + n_) % n_, 1).reshaped(seen.shape());
+}
+
 Tensor RingAttention::forward(std::span<const Tensor> qkv) {
   const DType dtype = qkv[0].dtype();
   std::optional<Tensor> out;
   last_ = packed(qkv);
   for (int64_t i = 0; i < n_; ++i) {
     const Tensor seen = last_;
-    if (i < n_ - 1) last_ = pass_(seen, 1, {true, false});
+    if (i < n_ - 1) last_ = next(seen, i);
     const auto b = block(qkv, seen, (me_ - i + n_) % n_);
     if (!b) continue;
     const Tensor o = kernels_of(device_).forward(device_, b->call, b->qkv)[0];
@@ -111,9 +125,22 @@ Tensor RingAttention::forward(std::span<const Tensor> qkv) {
   return out->cast(dtype);
 }
 
-std::vector<std::optional<Tensor>> RingAttention::backward(std::span<const Tensor> qkv,
-                                                           const Tensor& o, const Tensor& gradient,
-                                                           const std::vector<bool>& wanted) {
+std::optional<RingAttention::Contribution> RingAttention::contribution(
+    std::span<const Tensor> qkv, const Tensor& kv, int64_t owner, const Tensor& o,
+    const Tensor& gradient, DType sum) const {
+  const auto b = block(qkv, kv, owner);
+  if (!b) return std::nullopt;
+  const std::vector<std::optional<Tensor>> dout{
+      weighted(gradient.cast(DType::f64), weights(b->lse, lse_))};
+  const std::vector<Tensor> outputs{o.cast(DType::f64)};
+  const auto made =
+      kernels_of(device_).backward(device_, b->call, b->qkv, outputs, dout, {true, true, true});
+  return Contribution{*made[0], flat(*made[1], *made[2], sum)};
+}
+
+// Transformer Engine: the other way round, gradients behind the part that they belong to.
+std::pair<Tensor, Tensor> RingAttention::against_the_ring(std::span<const Tensor> qkv,
+                                                          const Tensor& o, const Tensor& gradient) {
   const DType dtype = qkv[1].dtype();
   Tensor dq(qkv[0].shape(), DType::f64), kv = last_, dkv(kv.shape(), dtype);
   const int64_t each = kv.size();
@@ -125,20 +152,42 @@ std::vector<std::optional<Tensor>> RingAttention::backward(std::span<const Tenso
     if (n_ > 1) in = pass_(out, -1, {!last, !first});
     dkv = first ? Tensor(kv.shape(), dtype) : slice(in, 0, last ? 0 : each, each);
     if (!last) kv = slice(in, 0, 0, each);
-    const auto b = block(qkv, seen, (me_ + 1 + i) % n_);
-    if (!b) continue;
-    const std::vector<std::optional<Tensor>> dout{
-        weighted(gradient.cast(DType::f64), weights(b->lse, lse_))};
-    const std::vector<Tensor> outputs{o.cast(DType::f64)};
-    const auto made =
-        kernels_of(device_).backward(device_, b->call, b->qkv, outputs, dout, {true, true, true});
-    dq = added(dq, *made[0]);
-    dkv = added(dkv, flat(*made[1], *made[2], dtype));
+    const auto c = contribution(qkv, seen, (me_ + 1 + i) % n_, o, gradient, dtype);
+    if (!c) continue;
+    dq = added(dq, c->dq);
+    dkv = added(dkv, c->dkv);
   }
+  return {dq, dkv};
+}
+
+// PyTorch: the same way, and after each part its gradient goes on; after n of them it is home.
+std::pair<Tensor, Tensor> RingAttention::along_the_ring(std::span<const Tensor> qkv,
+                                                        const Tensor& o, const Tensor& gradient) {
+  const DType sum = qkv[1].dtype() == DType::f64 ? DType::f64 : DType::f32;
+  Tensor dq(qkv[0].shape(), DType::f64), kv = packed(qkv), dkv(kv.shape(), sum);
+  for (int64_t i = 0; i < n_; ++i) {
+    const Tensor seen = kv;
+    if (i < n_ - 1) kv = next(seen, i);
+    if (const auto c = contribution(qkv, seen, (me_ - i + n_) % n_, o, gradient, sum)) {
+      dq = added(dq, c->dq);
+      dkv = added(dkv, c->dkv);
+    }
+    if (n_ > 1) dkv = pass_(dkv, 1, {false, true});
+  }
+  return {dq, dkv};
+}
+
+std::vector<std::optional<Tensor>> RingAttention::backward(std::span<const Tensor> qkv,
+                                                           const Tensor& o, const Tensor& gradient,
+                                                           const std::vector<bool>& wanted) {
+  const bool messages = kind_ == RingKind::messages;
+  const auto [dq, sum] =
+      messages ? against_the_ring(qkv, o, gradient) : along_the_ring(qkv, o, gradient);
+  const Tensor dkv = sum.cast(qkv[1].dtype());
   const int64_t keys = qkv[1].size();
   std::vector<std::optional<Tensor>> made{
       dq.cast(qkv[0].dtype()), slice(dkv, 0, 0, keys).reshaped(qkv[1].shape()),
-      slice(dkv, 0, keys, each - keys).reshaped(qkv[2].shape())};
+      slice(dkv, 0, keys, dkv.size() - keys).reshaped(qkv[2].shape())};
   for (size_t i = 0; i < made.size(); ++i)
     if (!wanted[i]) made[i].reset();
   return made;

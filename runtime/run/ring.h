@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "analyzer/comm/ring.h"
 #include "runtime/tensor/kernels.h"
 
 namespace s2t {
@@ -28,8 +29,12 @@ class RingAttention {
   // Hands `out` to the neighbour at the own position + `to`, and returns as much of the other one.
   using Pass = std::function<Tensor(const Tensor& out, int64_t to, Cargo cargo)>;
 
+  // What all ranks have, in their order. For the kind `gathered`.
+  using Gather = std::function<Tensor(const Tensor& mine)>;
+
   // `call` has the windows of this rank, of queries and of keys.
-  RingAttention(OpCall call, Device& device, int64_t n, int64_t me, Pass pass);
+  RingAttention(OpCall call, Device& device, int64_t n, int64_t me, Pass pass,
+                RingKind kind = RingKind::messages, Gather gather = {});
 
   Tensor forward(std::span<const Tensor> qkv);
   std::vector<std::optional<Tensor>> backward(std::span<const Tensor> qkv, const Tensor& o,
@@ -45,11 +50,25 @@ class RingAttention {
   Tensor packed(std::span<const Tensor> qkv) const;
   std::optional<Block> block(std::span<const Tensor> qkv, const Tensor& kv, int64_t owner) const;
   std::vector<double> lse_of(const Block& block) const;
+  Tensor next(const Tensor& seen, int64_t step);
+  struct Contribution {
+    Tensor dq, dkv;
+  };
+  std::optional<Contribution> contribution(std::span<const Tensor> qkv, const Tensor& kv,
+                                           int64_t owner, const Tensor& o, const Tensor& gradient,
+                                           DType sum) const;
+  std::pair<Tensor, Tensor> against_the_ring(std::span<const Tensor> qkv, const Tensor& o,
+                                             const Tensor& gradient);
+  std::pair<Tensor, Tensor> along_the_ring(std::span<const Tensor> qkv, const Tensor& o,
+                                           const Tensor& gradient);
 
   OpCall call_;
   Device& device_;
   const int64_t n_, me_;
   Pass pass_;
+  RingKind kind_;
+  Gather gather_;
+  Tensor all_;               // gathered
   Tensor last_;              // keys and values that came last in the forward
   std::vector<double> lse_;  // per query, of all blocks
 };

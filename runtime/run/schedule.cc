@@ -183,6 +183,74 @@ class Interleaved {
   const PipelinePlace& at_;
 };
 
+// torch.distributed.pipelining ScheduleInterleaved1F1B: ranks compute in step, and after each step hand
+// over what came out of it. What everybody does when, stage by stage, is known to all.
+class InStep {
+ public:
+  explicit InStep(Loop& loop) : loop_(loop), at_(loop.at()) {
+    for (int rank = 0; rank < at_.ranks; ++rank) plans_.push_back(plan_of(rank));
+  }
+
+  void write() {
+    for (size_t step = 0; step < plan(at_.rank).size(); ++step) {
+      std::vector<Deed> deeds;
+      if (const Work& own = plan(at_.rank)[step]; own.stage >= 0) {
+        const int chunk = own.stage / at_.ranks;
+        own.forward ? loop_.forward(own.microbatch, chunk) : loop_.backward(own.microbatch, chunk);
+        deeds.push_back(own.forward ? sf(own.microbatch, chunk) : sb(own.microbatch, chunk));
+      }
+      for (int rank = 0; rank < at_.ranks; ++rank)
+        if (step < plan(rank).size()) receive(plan(rank)[step], deeds);
+      loop_.exchange(deeds);
+    }
+  }
+
+ private:
+  struct Work {
+    bool forward = true;
+    int stage = -1, microbatch = 0;
+  };
+  using Plan = std::vector<Work>;
+
+  const Plan& plan(int rank) const { return plans_[static_cast<size_t>(rank)]; }
+
+  Plan plan_of(int rank) const {
+    const int in_round = at_.microbatches / std::max(1, at_.microbatches / at_.ranks);
+    const int all = at_.microbatches * at_.chunks, hops = at_.ranks - 1 - rank;
+    const int warm = std::min(all, (at_.chunks - 1) * in_round + 2 * hops);
+    std::vector<int> forwards(static_cast<size_t>(at_.chunks)), backwards = forwards;
+    Plan plan(static_cast<size_t>(rank));
+    int begun = 0, ended = 0;
+    const auto forward = [&] {
+      const int chunk = begun++ / in_round % at_.chunks;
+      plan.push_back({true, chunk * at_.ranks + rank, forwards[static_cast<size_t>(chunk)]++});
+    };
+    const auto backward = [&] {
+      const int chunk = at_.chunks - 1 - ended++ / in_round % at_.chunks;
+      plan.push_back({false, chunk * at_.ranks + rank, backwards[static_cast<size_t>(chunk)]++});
+    };
+    while (begun < warm) forward();
+    const int first_gradient = at_.chunks * at_.ranks + 2 * hops;
+    while (warm > 0 && static_cast<int>(plan.size()) < first_gradient) plan.emplace_back();
+    while (begun < all) forward(), backward();
+    while (ended < all) plan.emplace_back(), backward();
+    return plan;
+  }
+
+  // What comes out of another rank's work for a stage of ours.
+  void receive(const Work& work, std::vector<Deed>& deeds) const {
+    if (work.stage < 0) return;
+    const int reader = work.forward ? work.stage + 1 : work.stage - 1;
+    if (reader < 0 || reader >= at_.stages() || reader % at_.ranks != at_.rank) return;
+    const int chunk = reader / at_.ranks;
+    deeds.push_back(work.forward ? rf(work.microbatch, chunk) : rb(work.microbatch, chunk));
+  }
+
+  Loop& loop_;
+  const PipelinePlace& at_;
+  std::vector<Plan> plans_;
+};
+
 // DeepSpeed runtime/pipe/schedule.py, TrainSchedule: even and odd steps alternate between forward
 // and backward; what the step before made is sent after what this step needs has been received.
 void deepspeed(Loop& loop) {
@@ -229,6 +297,8 @@ std::vector<Turn> turns_of(const PipelineDecl& decl, const PipelinePlace& place)
     one_forward_one_backward(loop);
   else if (decl.schedule == "interleaved")
     Interleaved(loop).write();
+  else if (decl.schedule == "interleaved_steps")
+    InStep(loop).write();
   else if (decl.schedule == "deepspeed")
     place.trains ? deepspeed(loop) : deepspeed_inference(loop);
   else

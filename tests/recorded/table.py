@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
 from data_parallel import ddp, ddp_tensor_parallel, fsdp, fsdp_tensor_parallel
@@ -20,6 +21,7 @@ from tensor_parallel import (
     slicing_row,
     vocabulary_loss,
 )
+from torch_ring import torch_ring
 
 
 @dataclass
@@ -59,6 +61,7 @@ STREAMS = "FSDP2 is written for CUDA: streams and tensor versions have CPU stand
 ROOT = "The root's input needs no gradient, so its reduction waits for the end of backward, which visits the root first."
 BATCH = "Events with one batch number were handed to one batch_isend_irecv: on NCCL that is one kernel."
 STOP = "Recomputation stops as soon as every saved tensor is there, so the trailing all-reduce is not repeated."
+CPU_KERNELS = "PyTorch's ring attention was called with the attention kernels of CPUs; what it sends is its own."
 UNPREDICTED_ROOT = (
     "No model file: it cannot say that a root unit is gathered first and kept, and that its reduction may wait."
 )
@@ -117,9 +120,12 @@ TABLE = models("models", [
     row("one_f_one_b_p2_m4", torch_pipeline, "pp 2", GLOO, BATCH, schedule=Schedule1F1B, microbatches=4),
     row("one_f_one_b_p4_m8", torch_pipeline, "pp 4", GLOO, BATCH, schedule=Schedule1F1B, microbatches=8),
     row("interleaved_p2_v2_m4", torch_pipeline, "pp 2", GLOO, BATCH, schedule=ScheduleInterleaved1F1B, microbatches=4, virtual=2),
+    row("interleaved_p3_v2_m6", torch_pipeline, "pp 3", GLOO, BATCH, schedule=ScheduleInterleaved1F1B, microbatches=6, virtual=2),
     row("ulysses", ulysses, "sp 4", GLOO),
     row("cp_all_gather", context_parallel, "cp 4", SIMULATED),
     row("ring", ring, "cp 4", GLOO),
+    row("torch_ring_gathered", torch_ring, "cp 4", SIMULATED, CPU_KERNELS, rotate="allgather", dtype=torch.bfloat16),
+    row("torch_ring_exchanged", torch_ring, "cp 4", GLOO, CPU_KERNELS, rotate="alltoall", dtype=torch.float32),
     row("gqa_tp4_kv2", grouped_query, "kv 2, rep 2", GLOO),
 ]) + models(None, [
     row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, UNPREDICTED_ROOT, head=True),
