@@ -134,6 +134,7 @@ constexpr Slug kSlugs[] = {
     {"two-sequences", remark, "an encoder and a decoder that each read a sequence"},
     {"zero3-prefetch", remark, "DeepSpeed prefetches parameters, which moves and merges gathers"},
     {"top-k", remark, "a number of experts per token that older versions refuse"},
+    {"experts-apart", remark, "experts of a rank are one tensor where DeepSpeed has several"},
     {"no-mixed-precision", remark, "torchtitan without FSDP trains in float32"},
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
     {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},

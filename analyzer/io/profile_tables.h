@@ -35,6 +35,9 @@ inline constexpr ProfileSetting kTorchtitan[] = {
      "parallel"},
     {"loss_order", "sum_first", "torch/distributed/tensor/parallel/loss.py"},
     {"replicate", "1", "config: parallelism.data_parallel_replicate_degree"},
+    {"context_parallel", "gathered_ring",
+     "config: parallelism.context_parallel_rotate_method is allgather; torch/distributed/tensor/"
+     "experimental/_attention.py, _templated_ring_attention"},
     {"loss_parallel", "on", "config: parallelism.disable_loss_parallel"},
     {"recompute", "by_op",
      "distributed/activation_checkpoint.py: blocks without early stop; the policy keeps "
@@ -76,6 +79,7 @@ inline constexpr ProfileSetting kDdp[] = {
     {"pipeline", "none", "nn/parallel/distributed.py"},
     {"gradient_sync", "ddp", "csrc/distributed/c10d/reducer.cpp"},
     {"every", "step", "nn/parallel/distributed.py, no_sync for all microbatches but the last"},
+    {"buffers", "none", "nn/parallel/distributed.py, _sync_buffers; of most models none is needed"},
     {"find_unused_parameters", "false", "nn/parallel/distributed.py"},
     {"recompute", "whole_layers", "a whole layer sends nothing"},
     {"bucket_cap_mb", "default", "nn/parallel/distributed.py: 1 MiB first, then 25 MiB"},
@@ -83,8 +87,8 @@ inline constexpr ProfileSetting kDdp[] = {
     {"expert_capacity", "none", "any module"},
 };
 inline constexpr std::string_view kDdpUnlisted =
-    "the average of the loss that most training loops log, broadcasts of buffers if the model has "
-    "any, and the two small broadcasts of the second step";
+    "the average of the loss that most training loops log, broadcasts of buffers unless buffers=N "
+    "states them, and the two small broadcasts of the second step";
 
 // DeepSpeed 0.14, below deepspeed/.
 inline constexpr ProfileSetting kDeepspeed[] = {
@@ -100,6 +104,7 @@ inline constexpr ProfileSetting kDeepspeed[] = {
     {"parallel_blocks", "one_reduction",
      "GPT-NeoX megatron/model/transformer.py, gpt_j_residual: self.reduce"},
     {"pipeline", "deepspeed", "runtime/pipe/schedule.py, TrainSchedule"},
+    {"borders", "cut", "runtime/pipe/engine.py, PartitionedTensor: pipe_partitioned"},
     {"stage_split", "equal",
      "runtime/pipe/module.py, partition_method type:transformer, which Megatron-DeepSpeed asks "
      "for; "

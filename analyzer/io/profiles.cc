@@ -33,6 +33,10 @@ constexpr ProfileSwitch kSwitches[] = {
     {"parallel_blocks", "two_reductions one_reduction",
      "attention and MLP side by side reduce their outputs over tp each, or the sum of both"},
     {"pipeline", "megatron megatron-0.8 torch deepspeed none", "whose schedules run the stages"},
+    {"borders", "whole cut",
+     "every rank of tp sends all of what the next stage reads, or its part, which that one "
+     "gathers; "
+     "gradients likewise"},
     {"stage_split", "equal weighted_ends",
      "layers of stages where --stage-layers does not say: equal, or embedding and head count as "
      "one "
@@ -71,10 +75,10 @@ constexpr ProfileSwitch kSwitches[] = {
      "a sharded optimizer lets every parameter begin at a multiple of N elements in its bucket"},
     {"expert_parameters", "one_by_one grouped",
      "order of the parameters of a rank's experts: expert by expert, or all first linears first"},
-    {"context_parallel", "p2p all_gather a2a",
+    {"context_parallel", "p2p all_gather a2a gathered_ring exchanged_ring",
      "over cp, keys and values go round in a ring of messages, are gathered, or heads are "
-     "exchanged "
-     "for tokens"},
+     "exchanged for tokens; or PyTorch's ring, which gathers them or passes them on by "
+     "all-to-alls"},
     {"exchanged_kv_heads", "own repeated",
      "where heads are exchanged over cp, those of keys and values are as they are, or repeated to "
      "one for each query head first"},
@@ -88,6 +92,9 @@ constexpr ProfileSwitch kSwitches[] = {
     {"replicate", "N",
      "fsdp: copies of the sharded parameters within dp, whose gradients are all-reduced (HSDP)"},
     {"loss_parallel", "on off", "the loss is split over tp, or its logits are gathered"},
+    {"buffers", "none N",
+     "ddp: float32 numbers of buffers that rank 0 broadcasts before a forward that is "
+     "synchronised"},
     {"find_unused_parameters", "false true",
      "ddp: buckets are cut from the front of the model, and ranks tell which parameters they used"},
     {"latent_down", "duplicated",

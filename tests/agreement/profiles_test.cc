@@ -117,6 +117,76 @@ const std::vector<Case> kCases{
        two_microbatches(p);
      },
      {}},
+    {"torchtitan_mixtral_hybrid",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 8, p.ep = 2;
+       two_microbatches(p);
+     },
+     {"replicate=2"}},
+    {"torchtitan_mixtral_ep2_full",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 4, p.ep = 2;
+       p.recompute = Recompute::full;
+     },
+     {}},
+    {"torchtitan_mixtral_ep2_selective",
+     mixtral,
+     [](Plan& p) {
+       p.dp = 4, p.ep = 2;
+       p.recompute = Recompute::selective;
+     },
+     {}},
+    {"torchtitan_llama_tied",
+     [] {
+       Architecture a = llama();
+       a.tied = true;
+       return a;
+     },
+     [](Plan& p) {
+       p.tp = p.dp = 2;
+       two_microbatches(p);
+     },
+     {}},
+    {"torchtitan_llama_ring",
+     llama,
+     [](Plan& p) {
+       p.tp = p.cp = p.dp = 2;
+       two_microbatches(p);
+     },
+     {}},
+    {"torchtitan_llama_ring_exchanged",
+     llama,
+     [](Plan& p) {
+       p.cp = 4;
+       p.dtype = DType::bf16;
+       p.recompute = Recompute::full;
+     },
+     {"context_parallel=exchanged_ring"}},
+    {"torchtitan_mixtral_ring_ep", mixtral, [](Plan& p) { p.cp = p.dp = 2, p.ep = 4; }, {}},
+    {"torchtitan_llama_chunks",
+     [] {
+       Architecture a = llama();
+       a.layers = 4;
+       return a;
+     },
+     [](Plan& p) {
+       p.pp = p.vpp = p.dp = 2;
+       p.global_batch = 8;
+     },
+     {}},
+    {"torchtitan_llama_chunks_of_three",
+     [] {
+       Architecture a = llama();
+       a.layers = 4;
+       return a;
+     },
+     [](Plan& p) {
+       p.pp = 3, p.vpp = 2, p.tp = 2;
+       p.global_batch = 6;
+     },
+     {}},
     {"torchtitan_llama_tp2_pp2_alone",
      llama,
      [](Plan& p) {
@@ -139,6 +209,13 @@ const std::vector<Case> kCases{
        two_microbatches(p);
      },
      {"every=microbatch"}},
+    {"ddp_llama_buffers",
+     llama,
+     [](Plan& p) {
+       p.dp = 2;
+       two_microbatches(p);
+     },
+     {"buffers=64"}},
     {"ddp_llama_unused",
      llama,
      [](Plan& p) {
@@ -252,6 +329,21 @@ const std::vector<Case> kCases{
      [](Plan& p) {
        p.pp = p.dp = 2;
        two_microbatches(p);
+     },
+     {}},
+    {"deepspeed_llama_tp2_pp2_dp2",
+     llama,
+     [](Plan& p) {
+       p.tp = p.pp = p.dp = 2, p.zero = 1;
+       two_microbatches(p);
+     },
+     {}},
+    {"deepspeed_gpt2_tp2_pp2_full",
+     gpt2,
+     [](Plan& p) {
+       p.tp = p.pp = 2;
+       p.recompute = Recompute::full;
+       p.global_batch = 4;
      },
      {}},
     {"deepspeed_llama_tp2_zero1", llama, [](Plan& p) { p.tp = p.dp = 2, p.zero = 1; }, {}},

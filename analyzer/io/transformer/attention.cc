@@ -150,8 +150,9 @@ std::string repeated(ModelBuilder& b, const std::string& x) {
 }
 
 std::string core(ModelBuilder& b, Heads heads) {
+  const bool torch = b.p.cp > 1 && b.profile.is("gradient_sync", "fsdp");
   const bool repeats = b.profile.is("exchanged_kv_heads", "repeated");
-  if (over_cp(b, "a2a") && repeats) {
+  if (torch || (over_cp(b, "a2a") && repeats)) {
     heads.k = repeated(b, heads.k);
     heads.v = repeated(b, heads.v);
   }
@@ -166,7 +167,7 @@ std::string core(ModelBuilder& b, Heads heads) {
   const std::string_view op = core_op(b, inputs);
   OpDecl& decl = b.add_op(op, "core", inputs);
   decl.attributes["causal"] = {b.causal, decl.pointer};
-  if (over_cp(b, "p2p")) decl.modes["cp"] = "ring(s)";
+  if (torch || over_cp(b, "p2p")) decl.modes["cp"] = "ring(s)";
   const std::string o = decl.name;
   if (over_cp(b, "a2a")) b.pin(o, {{"tp", "S(0)"}, {"cp", "S(2)"}});
   return o;

@@ -18,6 +18,9 @@ std::string embedding_again(ModelBuilder& b);
 // "head" and "loss": the final norm, the logits and the cross-entropy, which becomes the model's.
 void head(ModelBuilder& b, const std::string& x);
 
+// x as the stage at hand gets it from the one before, which has `number` layers in front of it.
+std::string border(ModelBuilder& b, const std::string& x, int64_t number);
+
 // "layers.3": attention, and MLP or experts, one after the other or side by side, with their norms.
 std::string layer(ModelBuilder& b, const std::string& x, int64_t number);
 // An encoder with an embedding; and a decoder's layer that reads what it made, the memory.

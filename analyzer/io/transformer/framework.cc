@@ -110,7 +110,6 @@ class Limits {
     no(other, "positions that are not rotary", model);
     no(a_.norm != Norm::rms, "norms that are not RMS norms", model);
     no(a_.norms != NormPlace::before, "norms elsewhere than before both blocks", model);
-    no(a_.tied, "a tied embedding", model);
     no(a_.encoder_layers > 0, "an encoder", model);
   }
 
@@ -121,11 +120,9 @@ class Limits {
            divisors(
                p_.dp, [](int64_t n, int64_t all) { return n < all; }, p_.dp),
            "Several ranks must be left to each copy.");
-    refuse(replicas > 1 && p_.ep > 1, "--set", "replicate with expert parallelism", "1",
-           "Copies of experts are not modelled.");
-    refuse(p_.recompute != Recompute::none && p_.ep > 1 && is("gradient_sync", "fsdp"),
-           "--recompute", "recomputation with expert parallelism", "none",
-           "Whether experts are gathered once more within is not modelled.");
+    refuse(replicas > 1 && p_.ep > 1 && p_.expert_dp() % replicas != 0, "--ep",
+           fmt::format("{} copies of {} expert data-parallel ranks", replicas, p_.expert_dp()),
+           "ranks of ep within a copy");
     refuse(is("find_unused_parameters", "true") && is("every", "microbatch"), "--set",
            "find_unused_parameters=true with every=microbatch", "one of them");
     const int64_t most = is("gradient_sync", "zero") ? 3
@@ -147,13 +144,15 @@ class Limits {
   // leaves all of them the same work.
   void contexts() {
     if (p_.cp == 1) return;
-    refuse(
-        profile_["context_parallel"].empty(), "--cp", "context parallelism", "1",
-        is("pipeline", "torch")
-            ? "PyTorch's ring attention sends gradients by all-to-alls to one rank, which is not "
-              "modelled; megatron has context parallelism."
-            : "megatron has it.");
+    refuse(profile_["context_parallel"].empty(), "--cp", "context parallelism", "1",
+           "megatron, torchtitan and deepspeed have it.");
     if (is("gradient_sync", "zero")) return;
+    const bool of_torch =
+        is("context_parallel", "gathered_ring") || is("context_parallel", "exchanged_ring");
+    refuse(!profile_["context_parallel"].empty() && of_torch != is("gradient_sync", "fsdp"),
+           "--set", fmt::format("context_parallel={}", profile_["context_parallel"]),
+           of_torch ? "p2p, all_gather or a2a" : "gathered_ring or exchanged_ring",
+           of_torch ? "torchtitan has PyTorch's ring." : "megatron has the others.");
     if (is("context_parallel", "a2a")) exchanged_heads();
     refuse(a_.sinks && is("context_parallel", "p2p"), "--cp", "attention sinks in a ring", "1",
            "Transformer Engine has them with --set context_parallel=a2a only.");
@@ -181,17 +180,13 @@ class Limits {
            "2 pipeline ranks with model chunks and without overlapped messages", "more than 2",
            "Or leave out --no-overlap-p2p-communication (interleaved_p2p=batched).");
     const bool torch = is("pipeline", "torch");
-    refuse(torch && p_.vpp > 1, "--vpp", "model chunks", "1",
-           "Its interleaved schedules exchange by time step, which is not modelled.");
     refuse(
         torch && p_.pp > 1 && p_.schedule != "gpipe" && p_.microbatches() < p_.pp, "--global-batch",
         fmt::format("{} microbatches on {} pipeline ranks", p_.microbatches(), p_.pp),
         fmt::format("{} samples or more", p_.pp * p_.dp * p_.micro_batch), "Or --schedule gpipe.");
     if (!is("pipeline", "deepspeed") || p_.pp == 1) return;
-    refuse(p_.vpp > 1, "--vpp", "model chunks", "1", "megatron has them.");
+    refuse(p_.vpp > 1, "--vpp", "model chunks", "1", "megatron and torchtitan have them.");
     refuse(p_.zero > 1, "--zero", fmt::format("ZeRO stage {} with a pipeline", p_.zero), "0 or 1");
-    refuse(p_.tp > 1, "--tp", "tensor parallelism with a pipeline", "1, or --pp 1",
-           "It sends activations in parts over tp, which is not modelled.");
     refuse(p_.schedule != "deepspeed", "--schedule", p_.schedule, "deepspeed, or leave it out");
   }
 
@@ -323,7 +318,7 @@ void set_ddp(ModelBuilder& b, GradientSyncDecl& sync) {
 
 // With expert parallelism every block has the next one and its experts gathered; the embedding and
 // the head only the block, and what is not named waits for its turn.
-void set_prefetch(const NamedUnits& units, GradientSyncDecl& sync) {
+void set_prefetch(const NamedUnits& units, bool again, GradientSyncDecl& sync) {
   std::vector<size_t> blocks;
   std::map<std::string, size_t> experts;  // by block
   for (size_t u = 0; u < units.size(); ++u) {
@@ -345,6 +340,12 @@ void set_prefetch(const NamedUnits& units, GradientSyncDecl& sync) {
     sync.units[u].forward_prefetch = with_experts(u, v);
     sync.units[v].backward_prefetch = with_experts(v, u);
   }
+  // The head does not ask for the experts of the last block. Their own forward does, which comes
+  // first if it is computed again.
+  if (!again || blocks.size() < 2) return;
+  const size_t last = blocks[blocks.size() - 2];
+  const auto own = experts.find(units[last].first);
+  if (own != experts.end()) sync.units[last].backward_prefetch.push_back(own->second);
 }
 
 // One unit per embedding, block, and norm with head. Under expert parallelism experts are a unit
@@ -353,12 +354,14 @@ void set_units(ModelBuilder& b, GradientSyncDecl& sync) {
   const bool apart = b.a.experts && b.p.ep > 1;
   const NamedUnits units = units_by(b, apart ? block_or_experts_of : block_of);
   for (const auto& [module, unit] : units) {
+    // A tied table is in one unit with norm and head: gathered first, and kept.
+    if (b.a.tied && (module == "embed" || module == "head")) continue;
     ShardedUnitDecl& decl = sync.units.emplace_back(unit);
     const bool experts = module != block_of(module + ".");
     if (!experts) decl.module = module;
     if (experts && experts_cut_along_rows(b.a, b.p)) decl.dim = 1;
   }
-  if (apart) set_prefetch(units, sync);
+  if (apart) set_prefetch(units, b.p.recompute != Recompute::none, sync);
 }
 
 void set_fsdp(ModelBuilder& b, GradientSyncDecl& sync) {

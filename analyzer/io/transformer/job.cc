@@ -76,8 +76,17 @@ class MeshBuilder {
     if (word == "pp") return {word, p_.pp, AxisKind::pipeline, {}, "--pp"};
     if (word == "tp") return {"etp", p_.expert_tp(), AxisKind::model, {}, "--etp"};
     if (word == "ep") return {word, p_.ep, AxisKind::data, {}, "--ep"};
-    if (word == "dp") return {"edp", p_.expert_dp(), AxisKind::data, {}, "--dp"};
+    if (word == "dp") return expert_data();
     return {word, 1, AxisKind::data, {}, ""};
+  }
+
+  // Copies of experts are those of everything else.
+  AxisDecl expert_data() const {
+    AxisDecl edp{"edp", p_.expert_dp(), AxisKind::data, {}, "--dp"};
+    if (replicas_ == 1) return edp;
+    edp.parts.push_back({"dp_replicate", replicas_, AxisKind::data, {}, "--set"});
+    edp.parts.push_back({"edp_shard", edp.size / replicas_, AxisKind::data, {}, "--set"});
+    return edp;
   }
 
   const Architecture& a_;
@@ -88,6 +97,9 @@ class MeshBuilder {
 };
 
 void set_switches(ModelBuilder& b) {
+  if (b.profile.is("context_parallel", "gathered_ring")) b.model.switches.ring = RingKind::gathered;
+  if (b.profile.is("context_parallel", "exchanged_ring"))
+    b.model.switches.ring = RingKind::exchanged;
   if (b.profile.is("ring_launch", "single")) b.model.switches.ring_launch = RingLaunch::single;
   if (b.profile.is("ring_launch", "batched")) b.model.switches.ring_launch = RingLaunch::batched;
   b.model.switches.fused_column_linear = b.profile["column_input_gradient"] == "fused";
@@ -100,13 +112,17 @@ void set_pipeline(ModelBuilder& b) {
   if (b.p.pp == 1) return;
   PipelineDecl pipeline;
   pipeline.axis = "pp";
-  pipeline.schedule = b.p.vpp > 1 ? "interleaved" : b.p.schedule.empty() ? "1f1b" : b.p.schedule;
+  const bool torch = b.profile.is("pipeline", "torch");
+  pipeline.schedule = b.p.vpp > 1            ? (torch ? "interleaved_steps" : "interleaved")
+                      : b.p.schedule.empty() ? "1f1b"
+                                             : b.p.schedule;
   pipeline.chunks = b.p.vpp;
   pipeline.warm_up_all = b.p.vpp > 1 && b.profile.is("pipeline", "megatron-0.8");
   const bool interleaved = b.p.vpp > 1 && !b.profile["interleaved_p2p"].empty();
   pipeline.p2p = std::string(b.profile[interleaved ? "interleaved_p2p" : "p2p"]);
-  // torch batches what belongs together in 1F1B alone.
-  if (b.profile.is("pipeline", "torch") && pipeline.schedule != "1f1b") pipeline.p2p = "single";
+  if (torch && pipeline.schedule == "gpipe") pipeline.p2p = "single";
+  // [dims, sizes of 3 dims, parts, rank, where the parts begin and the last one ends]
+  if (b.p.tp > 1 && b.profile.is("borders", "cut")) pipeline.header = 1 + 3 + 2 + b.p.tp + 1;
   b.model.pipeline = pipeline;
 }
 
@@ -120,6 +136,11 @@ void add_framework_remarks(ModelBuilder& b) {
       "parameters are gathered as with stage3_prefetch_bucket_size 0 and stage3_max_reuse_distance "
       "0; with DeepSpeed's defaults gathers of modules that follow each other come earlier and "
       "may be one call, and what is used again soon is not gathered again");
+  remark(
+      zero && b.experts_apart(), "experts-apart",
+      "all experts of a rank are one tensor here: DeepSpeed's buckets end between two experts, and "
+      "its optimizer has groups of experts of at most 178,956,971 elements, each with a gather and "
+      "a norm of its own; the sums are the same");
   remark(zero && b.a.experts && b.a.experts->top_k > 2, "top-k",
          fmt::format("DeepSpeed routes each token to {} experts from 0.15 on; 0.14 refuses more "
                      "than 2",

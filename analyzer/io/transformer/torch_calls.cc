@@ -24,11 +24,11 @@ bool has_experts(const ModelBuilder& b, size_t stage) {
 void norm_of_tensors(ModelBuilder& b) {
   const char* why =
       "the norm of parts becomes that of the whole gradients, one mesh axis at a time";
+  const bool hybrid = b.profile.number("replicate") > 1;
   for (size_t s = 0; b.p.ep > 1 && s < b.p.stage_layers.size(); ++s)
-    for (const char* axis : {"edp", "ep"})
+    for (const char* axis : {hybrid ? "edp_shard" : "edp", "ep"})
       if (has_experts(b, s))
         add(b, std::string("grad_norm.experts.") + axis, {axis}, why).stage = static_cast<int>(s);
-  const bool hybrid = b.profile.number("replicate") > 1;
   add(b, "grad_norm.dp", {hybrid ? "dp_shard" : "dp", "cp"}, why);
   add(b, "grad_norm.tp", {"tp"}, why);
   add(b, "grad_norm.pp", {"pp"}, "stages add up the squares of their norms");
@@ -72,25 +72,40 @@ int64_t sub_groups(const ModelBuilder& b) {
   return groups + (held > 0 ? 1 : 0);
 }
 
-void zero_scalars(ModelBuilder& b) {
-  const std::vector<std::string> model{"tp", "pp"};
-  const char* parts = "ranks of dp have the squares of their parts of the gradients";
-  const char* rest = "so have the ranks that hold other parameters";
-  const bool checks = b.p.zero == 3 || (b.p.zero > 0 && b.p.dtype == DType::f16);
-  for (const auto& axes : {kZeroRanks, model}) {
-    if (!checks || !b.profile.is("overflow", "step")) break;
-    CallDecl& call = add(b, axes == kZeroRanks ? "overflow.dp" : "overflow", axes,
-                         "one overflow anywhere skips the step everywhere");
+const std::vector<std::string> kModelRanks{"tp", "pp"};
+
+// One byte. ZeRO asks the ranks of its parts; without it FP16_Optimizer asks those of experts.
+void zero_overflow(ModelBuilder& b) {
+  const bool half = b.p.dtype == DType::f16;
+  if (!b.profile.is("overflow", "step") || !(b.p.zero == 3 || half)) return;
+  const auto ask = [&](const char* name, const std::vector<std::string>& axes) {
+    CallDecl& call = add(b, name, axes, "one overflow anywhere skips the step everywhere");
     call.combiner = Combiner::max;
-    call.dtype = DType::boolean;  // one byte
-  }
+    call.dtype = DType::boolean;
+  };
+  if (b.p.zero > 0) ask("overflow.dp", kZeroRanks);
+  if (b.p.zero == 0 && b.experts_apart()) ask("overflow.experts", {"ep"});
+  ask("overflow", kModelRanks);
+}
+
+// Of dense parameters, then of experts. Stage 0 in float32 needs none.
+void zero_norm(ModelBuilder& b) {
   if (!b.profile.is("grad_norm", "zero")) return;
-  const bool flat = b.p.zero == 0 && b.p.dtype == DType::bf16;
-  for (int64_t i = 0; i < (b.p.zero == 3 ? sub_groups(b) : b.p.zero > 0 ? 1 : 0); ++i) {
-    add(b, "grad_norm.dp", kZeroRanks, parts);
-    add(b, "grad_norm", model, rest);
+  const char* rest = "ranks that hold other parameters have the squares of their gradients";
+  const bool apart = b.experts_apart();
+  if (b.p.zero == 0 && b.p.dtype != DType::f32) {
+    add(b, "grad_norm", kModelRanks, rest);
+    if (apart) add(b, "grad_norm.experts", {"ep"}, "so have the ranks that hold other experts");
   }
-  if (flat) add(b, "grad_norm", model, rest);
+  const int64_t groups = b.p.zero == 3 ? sub_groups(b) : b.p.zero > 0 ? 1 + apart : 0;
+  for (int64_t i = 0; i < groups; ++i) {
+    add(b, "grad_norm.dp", kZeroRanks,
+        "ranks of dp have the squares of their parts of the gradients");
+    add(b, "grad_norm", kModelRanks, rest);
+  }
+  if (apart && b.p.zero > 0)
+    add(b, "grad_norm.experts", {"edp"},
+        "the norm of experts is averaged over those that share them");
 }
 
 // One number per parameter: did this rank use it.
@@ -103,6 +118,20 @@ void used_map(ModelBuilder& b) {
   call.shape = {parameters};
   call.dtype = DType::i32;
   call.when = CallDecl::When::synchronised;
+}
+
+// Before a forward that follows a synchronised one: the first of a step, or every one.
+void buffers(ModelBuilder& b) {
+  const int64_t numbers = b.profile.number("buffers");
+  if (numbers == 0) return;
+  CallDecl& call = add(b, "buffers", {"dp"}, "every rank begins with the buffers of the first one");
+  call.op = Collective::broadcast;
+  call.module = b.model.ops.front().module;
+  call.shape = {numbers};
+  call.when = CallDecl::When::forward;
+  call.before = b.model.ops.front().name;
+  call.again = false;
+  call.once = !b.profile.is("every", "microbatch");
 }
 
 // Ulysses: everybody gets the loss of every token of the sample (as float32), and takes their mean.
@@ -140,7 +169,11 @@ void add_torch_scalars(ModelBuilder& b) {
     norm_of_tensors(b);
     norms_again(b);
   }
-  if (b.profile.is("gradient_sync", "zero")) zero_scalars(b);
+  if (b.profile.is("gradient_sync", "zero")) {
+    zero_overflow(b);
+    zero_norm(b);
+  }
+  buffers(b);
   loss_of_sequence(b);
   pipeline_loss(b);
   used_map(b);

@@ -27,11 +27,32 @@ void check_ulysses(const Architecture& a, const Plan& p, const Profile& profile,
 
 }  // namespace
 
-void check_torchtitan(const Architecture&, const Plan&, const Profile&, const Refuse&) {}
+void check_torchtitan(const Architecture& a, const Plan& p, const Profile& profile,
+                      const Refuse& refuse) {
+  refuse(a.tied && p.pp > 1, "--pp", "a tied embedding with a pipeline", "1",
+         "torchtitan refuses it too (models/common/decoder.py).");
+  refuse(a.tied && p.ep > 1, "--ep", "a tied embedding with expert parallelism", "1",
+         "What is gathered ahead of the table's unit is not modelled.");
+  refuse(a.tied && profile.is("reshard_after_forward", "always"), "--set",
+         "reshard_after_forward=always with a tied embedding", "default or never",
+         "A unit that begins and ends a step would be gathered twice, which is not modelled.");
+  refuse(a.experts && p.cp > 1 && p.ep > 1 && p.recompute != Recompute::none, "--recompute",
+         "recomputation with context and expert parallelism", "none",
+         "Whether experts are gathered before keys and values is not certain.");
+  if (p.cp == 1) return;
+  refuse(a.latent.has_value(), "--cp", "context parallelism of latent attention", "1",
+         "PyTorch's ring takes keys and values for equally wide.");
+  refuse(p.recompute == Recompute::selective, "--recompute",
+         "selective recomputation with context parallelism", "none or full",
+         "Which results the policy keeps within a ring is not certain.");
+}
 
 void check_deepspeed(const Architecture& a, const Plan& p, const Profile& profile,
                      const Refuse& refuse) {
   check_ulysses(a, p, profile, refuse);
+  refuse(p.tp > 1 && p.pp > 1 && a.hidden % p.tp != 0, "--tp",
+         fmt::format("a border of {} numbers per token cut over {} ranks", a.hidden, p.tp),
+         "a divisor of them", "Uneven parts are broadcast one by one, which is not modelled.");
   if (p.zero != 3) return;
   refuse(a.tied, "--zero", "ZeRO stage 3 with a tied embedding", "0, 1 or 2",
          "The table is gathered by two modules, which is not modelled.");

@@ -89,5 +89,198 @@ TEST(DeepSpeed, HasNoExpertsUnderStageThree) {
               Contains(HasSubstr("MoE not supported with Stage 3")));
 }
 
+// --- DeepSpeed: a pipeline of tensor-parallel stages ---------------------------------------------
+
+Plan cut_borders() {
+  Plan p = framework_steps::split_of(2, 1, 32);
+  p.pp = 2;
+  return p;
+}
+
+Architecture two_layers() {
+  return framework_steps::llama(2, 64, 8, 96);
+}
+
+// What crosses the border on the ranks of the first stage, and over tp right around it.
+Lines at_the_border(const Program& p, int rank) {
+  Lines lines;
+  for (const Event& e : events_of(p, Rank(rank)))
+    if (e.op == Collective::send || e.op == Collective::recv || e.module.rfind("border", 0) == 0)
+      lines.push_back(fmt::format("{} {}", to_string(e.phase), line(p, e)));
+  return lines;
+}
+
+// runtime/pipe/engine.py: 32 tokens x 64 x 2 B over 2 ranks, behind 2 + 7 numbers of 8 B.
+TEST(DeepSpeedPipeline, SendsPartsBehindHowTheyWereCut) {
+  const Program p = predict(two_layers(), cut_borders(), profile_of("deepspeed"));
+  EXPECT_THAT(at_the_border(p, 0),
+              ElementsAre("forward pp send 72>0", "forward pp send 2048>0", "backward pp recv 0>72",
+                          "backward pp recv 0>2048", "backward tp all_gather 2048>4096"));
+  EXPECT_THAT(at_the_border(p, 2), ElementsAre("forward pp recv 0>72", "forward pp recv 0>2048",
+                                               "forward tp all_gather 2048>4096",
+                                               "backward pp send 72>0", "backward pp send 2048>0"));
+}
+
+// The output first, then its gradient, which belongs to the op that made it.
+TEST(DeepSpeedPipeline, BeginsABackwardWithTwoGathers) {
+  const Program p = predict(two_layers(), cut_borders(), profile_of("deepspeed"));
+  const Lines lines = step(p, 0, Phase::backward);
+  ASSERT_GE(lines.size(), 4u);
+  EXPECT_EQ(lines[2], "tp all_gather 2048>4096");
+  EXPECT_EQ(lines[3], "tp all_gather 2048>4096");
+}
+
+TEST(DeepSpeedPipeline, SendsWholeValuesWithoutTensorParallelism) {
+  Plan plan = cut_borders();
+  plan.tp = 1;
+  const Program p = predict(two_layers(), plan, profile_of("deepspeed"));
+  EXPECT_THAT(at_the_border(p, 0),
+              ElementsAre("forward pp send 4096>0", "backward pp recv 0>4096"));
+}
+
+// --- DeepSpeed: scalars --------------------------------------------------------------------------
+
+Lines scalars(Plan plan, const Architecture& a) {
+  Lines lines;
+  for (const std::string& text : calls(predict(a, plan, profile_of("deepspeed"))))
+    if (text.rfind("grad_norm", 0) == 0 || text.rfind("overflow", 0) == 0)
+      lines.push_back(text.substr(0, text.rfind(' ')));
+  return lines;
+}
+
+// runtime/zero/stage_1_and_2.py, scaled_global_norm; runtime/bf16_optimizer.py, step;
+// runtime/fp16/fused_optimizer.py, step.
+TEST(DeepSpeed, HasANormOfExpertsOfItsOwn) {
+  Plan plan = framework_steps::split_of(1, 8, 64);
+  plan.ep = 4;
+  const Architecture a = framework_steps::mixtral(1, 64, 8, 2);
+  EXPECT_THAT(scalars(plan, a), ElementsAre("grad_norm.experts ep all_reduce"));
+  plan.zero = 1;
+  EXPECT_THAT(scalars(plan, a),
+              ElementsAre("grad_norm.dp dp all_reduce", "grad_norm.dp dp all_reduce",
+                          "grad_norm.experts edp all_reduce"));
+  plan.zero = 0;
+  plan.dtype = DType::f16;
+  EXPECT_THAT(scalars(plan, a),
+              ElementsAre("overflow.experts ep all_reduce", "grad_norm.experts ep all_reduce"));
+}
+
+TEST(DeepSpeed, AsksTheRanksOfTheModelForOverflowsWithoutZeRO) {
+  Plan plan = cut_borders();
+  plan.dtype = DType::f16;
+  EXPECT_THAT(scalars(plan, two_layers()),
+              ElementsAre("overflow tp-pp all_reduce", "grad_norm tp-pp all_reduce"));
+}
+
+// --- torchtitan ----------------------------------------------------------------------------------
+
+// torch _attention.py: 16 tokens x 8 heads x 8 x 2 of keys and values, repeated; bf16, gradients
+// float32.
+TEST(TorchRing, GathersKeysAndValuesAndPassesGradientsOn) {
+  Plan plan = framework_steps::split_of(1, 1, 64);
+  plan.cp = 4;
+  const Program p = predict(grouped(), plan, profile_of("torchtitan"));
+  EXPECT_EQ(of(p, Phase::forward, "layers.0.attn"), (Counts{{"cp all_gather 4096>16384", 1}}));
+  // An event for each rank of the ring, as each sends to another one.
+  EXPECT_EQ(of(p, Phase::backward, "layers.0.attn"),
+            (Counts{{"cp all_gather 4096>16384", 1}, {"cp all_to_all 8192>8192", 4 * 4}}));
+}
+
+TEST(TorchRing, MayPassKeysAndValuesOnToo) {
+  Plan plan = framework_steps::split_of(1, 1, 64);
+  plan.cp = 4;
+  const Program p =
+      predict(grouped(), plan, profile_of("torchtitan", {"context_parallel=exchanged_ring"}));
+  Lines lines;
+  for (const Event& e : events_of(p, Rank(1)))
+    if (e.module == "layers.0.attn" && e.phase != Phase::grad_sync)
+      lines.push_back(fmt::format("{} {}", to_string(e.phase), line(p, e)));
+  const std::string on = "cp all_to_all 4096>4096", back = "backward cp all_to_all 8192>8192";
+  EXPECT_THAT(lines,
+              ElementsAre("forward " + on, "forward " + on, "forward " + on, "backward " + on, back,
+                          "backward " + on, back, "backward " + on, back, back));
+}
+
+TEST(TorchRing, ShardsParametersOverItsRanksToo) {
+  Plan plan = framework_steps::split_of(1, 2, 64);
+  plan.cp = 2;
+  const Program p = predict(grouped(), plan, profile_of("torchtitan"));
+  EXPECT_THAT(step(p, 0, Phase::grad_sync), Each(HasSubstr("dp-cp reduce_scatter")));
+}
+
+TEST(TorchRing, HasNoLatentAttentionAndNoOtherWay) {
+  Plan plan = framework_steps::split_of(1, 1, 64);
+  plan.cp = 2;
+  Architecture a = grouped();
+  a.kv_heads = a.heads;
+  a.latent = LatentAttention{32, 16, 4, 8, 8};
+  EXPECT_THAT(refusals(a, plan, profile_of("torchtitan")), Contains(HasSubstr("equally wide")));
+  EXPECT_THAT(refusals(grouped(), plan, profile_of("torchtitan", {"context_parallel=p2p"})),
+              Contains(HasSubstr("gathered_ring or exchanged_ring")));
+  EXPECT_THAT(refusals(grouped(), plan, profile_of("megatron", {"context_parallel=gathered_ring"})),
+              Contains(HasSubstr("p2p, all_gather or a2a")));
+}
+
+// torchtitan 0.3 distributed/fsdp.py: [tok_embeddings, norm, lm_head] are one unit.
+TEST(Torchtitan, GathersATiedTableOnceAndReducesItLast) {
+  Architecture a = framework_steps::llama(1, 64, 8, 96);
+  a.tied = true;
+  const Program p = predict(a, framework_steps::split_of(1, 2, 32), profile_of("torchtitan"));
+  const Count unit = 96 * 64 + 64;  // the table and the last norm
+  const std::string whole = fmt::format("dp all_gather {}>{}", unit, 2 * unit);
+  EXPECT_EQ(step(p, 0, Phase::forward).front(), whole);
+  EXPECT_THAT(step(p, 0, Phase::backward), Not(Contains(whole)));
+  EXPECT_EQ(step(p, 0, Phase::grad_sync).back(),
+            fmt::format("dp reduce_scatter {}>{}", 4 * unit, 2 * unit));
+}
+
+// Experts of the last block are gathered for the forward that is computed again.
+TEST(Torchtitan, GathersExpertsBeforeTheirForwardComesAgain) {
+  Plan plan = framework_steps::split_of(1, 4, 32);
+  plan.ep = 2;
+  plan.recompute = Recompute::full;
+  const Program p = predict(framework_steps::mixtral(2, 64, 8, 2), plan, profile_of("torchtitan"));
+  bool gathered = false, checked = false;
+  for (const Event& e : events_of(p, Rank(0))) {
+    gathered |= e.phase == Phase::backward && e.op == Collective::all_gather &&
+                e.tensor.rfind("layers.1.moe.experts", 0) == 0;
+    if (e.phase == Phase::recompute && e.module == "layers.1.moe" && !checked) {
+      EXPECT_TRUE(gathered);
+      checked = true;
+    }
+  }
+  EXPECT_TRUE(checked);
+}
+
+TEST(Torchtitan, CopiesOfExpertsAreThoseOfEverythingElse) {
+  Plan plan = framework_steps::split_of(1, 8, 32);
+  plan.ep = 2;
+  const Program p = predict(framework_steps::mixtral(1, 64, 8, 2), plan,
+                            profile_of("torchtitan", {"replicate=2"}));
+  int experts = 0;
+  for (const Event& e : events_of(p, Rank(0)))
+    if (e.phase == Phase::grad_sync && e.tensor.find(".experts.") != std::string::npos) {
+      EXPECT_EQ(p.families[e.family].name,
+                e.op == Collective::all_reduce ? "dp_replicate" : "edp_shard");
+      ++experts;
+    }
+  EXPECT_EQ(experts, 2);
+}
+
+// --- ddp -----------------------------------------------------------------------------------------
+
+// nn/parallel/distributed.py: a forward that follows one under no_sync leaves buffers as they are.
+TEST(Ddp, BroadcastsBuffersBeforeTheFirstForwardOfAStep) {
+  Plan plan = framework_steps::split_of(1, 2, 32);
+  plan.global_batch = 6;
+  const auto count = [&](const std::vector<std::string>& changes) {
+    const Lines lines = step(predict(two_layers(), plan, profile_of("ddp", changes)), 1);
+    return std::count(lines.begin(), lines.end(), "dp broadcast 256>256");
+  };
+  EXPECT_EQ(count({}), 0);
+  EXPECT_EQ(count({"buffers=64"}), 1);
+  EXPECT_EQ(count({"buffers=64", "every=microbatch"}), 3);
+}
+
 }  // namespace
 }  // namespace s2t
