@@ -21,11 +21,38 @@ bool runs(const BackwardStep& step, const ShardingUnit& unit) {
 
 using Found = std::map<std::pair<int, size_t>, ShardingUnit>;  // by stage and unit
 
-// A root spans its stage, a unit its module: "layers.3" all of "layers.3.attn".
+bool within(std::string_view module, std::string_view of) {
+  return of.empty() || (module.substr(0, of.size()) == of &&
+                        (module.size() == of.size() || module[of.size()] == '.'));
+}
+
+// The unit of each parameter; of one that several units list, that of the op's module. The others are
+// of the root.
+class UnitOf {
+ public:
+  explicit UnitOf(const Graph& graph) : graph_(graph) {
+    for (size_t u = 0; u < graph.sync.units.size(); ++u)
+      for (const std::string& name : graph.sync.units[u].parameters) units_.emplace(name, u);
+  }
+  size_t operator()(TensorId p, OpId op) const {
+    const auto [at, end] = units_.equal_range(graph_.value(p).name);
+    if (at == end) return graph_.sync.units.size();
+    for (auto it = at; it != end; ++it)
+      if (within(graph_.op(op).module, graph_.sync.units[it->second].module)) return it->second;
+    return at->second;
+  }
+
+ private:
+  const Graph& graph_;
+  std::multimap<std::string_view, size_t> units_;
+};
+
+// A root spans its stage, a unit its module: "layers.3" all of "layers.3.attn". Under ZeRO 3 a
+// module only says which readers of a parameter are meant.
 void span_modules(const Graph& graph, Found& found) {
   const size_t root = graph.sync.units.size();
   std::map<std::string_view, size_t> unit_of;
-  for (size_t u = 0; u < root; ++u)
+  for (size_t u = 0; u < root && graph.sync.kind == SyncKind::fsdp; ++u)
     if (!graph.sync.units[u].module.empty()) unit_of[graph.sync.units[u].module] = u;
   const auto extend = [&](const Op& op, size_t o, size_t u) {
     if (const auto at = found.find({op.stage, u}); at != found.end()) span(at->second, OpId(o));
@@ -64,17 +91,13 @@ void span_exchanges(const Graph& graph, Found& found) {
 }  // namespace
 
 std::vector<ShardingUnit> sharding_units(const Graph& graph) {
-  std::map<std::string_view, size_t> unit_of;  // by parameter; the others are of the root
-  for (size_t u = 0; u < graph.sync.units.size(); ++u)
-    for (const std::string& name : graph.sync.units[u].parameters) unit_of[name] = u;
+  const UnitOf unit_of(graph);
   const size_t root = graph.sync.units.size();
 
   Found found;
   for (const TensorId p : parameters_of(graph)) {
-    const auto named = unit_of.find(graph.value(p).name);
-    const size_t u = named == unit_of.end() ? root : named->second;
     for (const Use& use : graph.value(p).uses) {
-      ShardingUnit& unit = found[{graph.op(use.op).stage, u}];
+      ShardingUnit& unit = found[{graph.op(use.op).stage, unit_of(p, use.op)}];
       if (unit.members.empty() || unit.members.back() != p) unit.members.push_back(p);
       span(unit, use.op);
     }

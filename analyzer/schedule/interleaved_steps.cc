@@ -15,19 +15,14 @@ struct Slot {  // what a rank computes in one time step
 };
 using Slots = std::vector<std::optional<Slot>>;
 
-int rounds(const PipelinePlan& plan) {
-  return std::max(1, plan.microbatches / plan.ranks);
-}
-
 // All time steps of a rank, idle ones too (torch.distributed.pipelining.schedules,
-// _get_1f1b_rank_ops). Step k of the forwards is in chunk k / (microbatches of a round), of the
-// backwards likewise from the last chunk down; microbatches count up in each chunk.
+// _get_1f1b_rank_ops). p forwards in a row are in one chunk, then p in the next one; backwards likewise
+// from the last chunk down; microbatches count up in each chunk.
 Slots slots_of(const PipelinePlan& plan, int rank) {
   const int p = plan.ranks, v = plan.chunks, total = v * plan.microbatches;
-  const int round = plan.microbatches / rounds(plan);
-  const int warm = std::min((v - 1) * round + 2 * (p - 1 - rank), total);
-  const auto chunk = [&](int k) { return k / round % v; };
-  const auto microbatch = [&](int k) { return k / (round * v) * round + k % round; };
+  const int warm = std::min((v - 1) * p + 2 * (p - 1 - rank), total);
+  const auto chunk = [&](int k) { return k / p % v; };
+  const auto microbatch = [&](int k) { return k / (p * v) * p + k % p; };
   const auto forward = [&](int k) { return Slot{true, chunk(k), microbatch(k)}; };
   const auto backward = [&](int k) { return Slot{false, v - 1 - chunk(k), microbatch(k)}; };
   Slots slots(static_cast<size_t>(rank));
@@ -74,16 +69,13 @@ void write(const PipelinePlan& plan, RankScript& to) {
   }
 }
 
+// torch takes other numbers too; then some rank computes what has not arrived, for all of them wait as
+// long as rounds of p microbatches take.
 void refuse(const PipelinePlan& plan, std::vector<std::string>& reasons) {
-  if (plan.microbatches < plan.ranks)
+  if (plan.microbatches % plan.ranks != 0)
     reasons.push_back(
-        fmt::format("{} microbatches on {} ranks: in torch's order a stage would compute what has "
-                    "not arrived yet",
+        fmt::format("{} microbatches on {} ranks; ranks that compute in step need a multiple",
                     plan.microbatches, plan.ranks));
-  else if (plan.microbatches % rounds(plan) != 0)
-    reasons.push_back(
-        fmt::format("{} microbatches in {} rounds; torch's interleaved schedule needs a multiple",
-                    plan.microbatches, rounds(plan)));
 }
 
 }  // namespace

@@ -85,9 +85,14 @@ void Parameters::find_units() {
 }
 
 // A unit runs from the first to the last op that reads one of its parameters; a module, or a whole
-// stage, from its first op to its last.
+// stage, from its first op to its last. Under ZeRO 3 the module only says which readers are meant.
 void Parameters::add_unit(const std::vector<std::string>& names, int stage, size_t number) {
   const bool root = number == graph_.sync.units.size();
+  const bool readers = graph_.sync.kind == SyncKind::zero3;
+  const std::string module = root ? "" : graph_.sync.units[number].module;
+  const auto in_module = [&](OpId op) {
+    return (graph_.op(op).module + '.').rfind(module + '.', 0) == 0;
+  };
   Unit unit{{}, {}, {}, stage, root, number};
   const auto span = [&](OpId op) {
     if (!unit.first.valid() || op < unit.first) unit.first = op;
@@ -97,18 +102,15 @@ void Parameters::add_unit(const std::vector<std::string>& names, int stage, size
     if (std::find(names.begin(), names.end(), graph_.value(p).name) == names.end()) continue;
     bool here = false;
     for (const Use& use : graph_.value(p).uses)
-      if (graph_.op(use.op).stage == stage) {
+      if (graph_.op(use.op).stage == stage && (!readers || module.empty() || in_module(use.op))) {
         here = true;
         span(use.op);
       }
     if (here) unit.members.push_back(p);
   }
   if (unit.members.empty()) return;
-  const std::string module = root ? "" : graph_.sync.units[number].module;
-  for (size_t o = 0; (root || !module.empty()) && o < graph_.ops.size(); ++o)
-    if (graph_.ops[o].stage == stage &&
-        (root || (graph_.ops[o].module + '.').rfind(module + '.', 0) == 0))
-      span(OpId(o));
+  for (size_t o = 0; (root || (!readers && !module.empty())) && o < graph_.ops.size(); ++o)
+    if (graph_.ops[o].stage == stage && (root || in_module(OpId(o)))) span(OpId(o));
   if (!root && module.empty() && graph_.sync.kind == SyncKind::fsdp &&
       graph_.value(unit.members[0]).expert)
     for (const OpId op : exchanges_around(unit.first)) span(op);

@@ -276,6 +276,13 @@ const std::vector<Case> kCases{
        p.dtype = DType::f16;
      },
      {}},
+    {"deepspeed_gpt2_tied_zero3",
+     gpt2,
+     [](Plan& p) {
+       p.dp = 3, p.zero = 3;
+       two_microbatches(p);
+     },
+     {"param_persistence_threshold=16"}},
     {"deepspeed_llama_ulysses_zero2",
      llama,
      [](Plan& p) {
@@ -284,11 +291,7 @@ const std::vector<Case> kCases{
      },
      {"reduce_bucket_size=800"}},
     {"deepspeed_gpt2_ulysses_zero3",
-     [] {
-       Architecture a = gpt2();
-       a.tied = false;
-       return a;
-     },
+     gpt2,
      [](Plan& p) { p.cp = p.dp = 2, p.zero = 3; },
      {"param_persistence_threshold=16"}},
     {"deepspeed_llama_ulysses_full",

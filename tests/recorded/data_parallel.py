@@ -76,6 +76,34 @@ def fsdp(run, reshard=True, x_grad=False, frozen=(), microbatches=1, **shape):
             step(run, model, mean_square(torch.randn(BATCH, WIDTH, requires_grad=x_grad)))
 
 
+class TiedEnds(nn.Module):
+    """An embedding whose table is the head's weight, around two linears."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(2 * WIDTH, WIDTH)
+        self.first = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.second = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.norm = nn.RMSNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids):
+        return self.head(self.norm(self.second(F.gelu(self.first(self.embed(ids))))))
+
+
+def fsdp_tied(run):
+    """As torchtitan 0.3 shards tied models: embedding, norm and head are one unit, which is not taken apart after the forward."""
+    on_cpu()
+    mesh, model = run.mesh(), TiedEnds()
+    for block in (model.first, model.second):
+        fully_shard(block, mesh=mesh)
+    fully_shard([model.embed, model.norm, model.head], mesh=mesh, reshard_after_forward=False)
+    fully_shard(model, mesh=mesh)
+    run.synchronises(*run.log.axes)
+    step(run, model, mean_square(torch.randint(2 * WIDTH, (BATCH,))))
+
+
 def fsdp_tensor_parallel(run):
     on_cpu()
     mesh = run.mesh()
@@ -89,11 +117,13 @@ def wide_stack(count=10, width=1024):
     return nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(count)))
 
 
-def ddp(run, iteration, frozen=(), microbatches=1):
+def ddp(run, iteration, frozen=(), microbatches=1, buffers=0):
     """The wrapper regroups its buckets in the forward of iteration 2: iterations before the recorded one run unmarked."""
     group, model = run.group("dp"), wide_stack()
     for i in frozen:
         model[i].requires_grad_(False)
+    if buffers:
+        model.register_buffer("numbers", torch.zeros(buffers))
     model = DistributedDataParallel(model, process_group=group)
     run.synchronises("dp")
     for _ in range(iteration - 1):

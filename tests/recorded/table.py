@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 
-from data_parallel import ddp, ddp_tensor_parallel, fsdp, fsdp_tensor_parallel
+from data_parallel import ddp, ddp_tensor_parallel, fsdp, fsdp_tensor_parallel, fsdp_tied
 from handwritten import checkpointed_block, context_parallel, grouped_query, ring, routed_experts, ulysses
 from notes import dp_mlp, experts, pipeline, pp_4layers, tp_all_reduce, tp_mlp, tp_pp_dp, tp_sequence
 from pipelines import torch_pipeline
@@ -67,6 +67,7 @@ UNPREDICTED_ROOT = (
 )
 UNPREDICTED_HSDP = "No model file: it cannot say that units are sharded over one axis and replicated over another."
 UNPREDICTED_REGROUPING = "No model file: the two broadcasts happen once in a run, not in every step."
+UNPREDICTED_BUFFERS = "No model file: it cannot say that a module has buffers."
 UNPREDICTED_RECOMPUTE = "No model file: it cannot say which segment is recomputed."
 FSDP = (HOOKS, PREFETCH, STREAMS)
 
@@ -106,6 +107,7 @@ TABLE = models("models", [
     row("fsdp_mlp_frozen_up", fsdp, "dp 4", SIMULATED, *FSDP, frozen=("up",)),
     row("fsdp_mlp_uneven", fsdp, "dp 4", SIMULATED, *FSDP, hidden=250),
     row("fsdp_mlp_no_sync", fsdp, "dp 4", SIMULATED, *FSDP, microbatches=2),
+    row("fsdp_tied", fsdp_tied, "dp 4", SIMULATED, *FSDP),
     row("fsdp_tp_mlp", fsdp_tensor_parallel, "dp 2, tp 2", SIMULATED, *FSDP),
     row("ddp_buckets", ddp, "dp 2", GLOO, HOOKS, iteration=3),
     row("ddp_first_iteration", ddp, "dp 2", GLOO, HOOKS, iteration=1),
@@ -131,6 +133,7 @@ TABLE = models("models", [
     row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, UNPREDICTED_ROOT, head=True),
     row("fsdp_mlp_x_grad", fsdp, "dp 4", SIMULATED, *FSDP, UNPREDICTED_ROOT, head=True, x_grad=True),
     row("hsdp_mlp", fsdp, "replicate 2, shard 2", SIMULATED, *FSDP, UNPREDICTED_HSDP),
+    row("ddp_buffers", ddp, "dp 2", GLOO, HOOKS, UNPREDICTED_BUFFERS, iteration=3, microbatches=3, buffers=64),
     row("ddp_second_iteration", ddp, "dp 2", GLOO, HOOKS, UNPREDICTED_REGROUPING, iteration=2),
     row("checkpoint_tp", checkpointed_block, "tp 2", GLOO, STOP, UNPREDICTED_RECOMPUTE, reentrant=False),
     row("checkpoint_tp_reentrant", checkpointed_block, "tp 2", GLOO, UNPREDICTED_RECOMPUTE, reentrant=True),

@@ -409,6 +409,11 @@ void set_zero(ModelBuilder& b, GradientSyncDecl& sync) {
   if (b.p.zero < 3) return;
   sync.persistent_elements = b.profile.number("param_persistence_threshold");
   for (auto& [module, unit] : units_by(b, own_module)) sync.units.push_back(std::move(unit));
+  if (!b.a.tied) return;
+  // The head gathers the table once more, in both directions.
+  for (ShardedUnitDecl& unit : sync.units)
+    if (unit.parameters.front() == b.table) unit.module = "embed";
+  sync.units.push_back({{b.table}, "head", 0, {}, {}});
 }
 
 // Buckets of elements; cp does not count for their size.

@@ -54,8 +54,8 @@ void check_deepspeed(const Architecture& a, const Plan& p, const Profile& profil
          fmt::format("a border of {} numbers per token cut over {} ranks", a.hidden, p.tp),
          "a divisor of them", "Uneven parts are broadcast one by one, which is not modelled.");
   if (p.zero != 3) return;
-  refuse(a.tied, "--zero", "ZeRO stage 3 with a tied embedding", "0, 1 or 2",
-         "The table is gathered by two modules, which is not modelled.");
+  refuse(a.tied && a.encoder_layers > 0, "--zero", "ZeRO stage 3 with a table of three readers",
+         "0, 1 or 2", "That encoder and decoder each gather it is not modelled.");
   refuse(a.experts.has_value(), "--zero", "ZeRO stage 3 with experts", "0, 1 or 2",
          "DeepSpeed asserts the same (runtime/engine.py: MoE not supported with Stage 3).");
   refuse(p.recompute != Recompute::none, "--recompute", "recomputation with ZeRO stage 3", "none",

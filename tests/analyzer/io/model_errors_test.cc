@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{kLoss, R"json("switches": {"lazy": true})json",
                 "/switches/lazy: unknown key \"lazy\"; expected one of \"conversions\", "
                 "\"accumulate\", \"residual\", \"partial\", \"redistribution\", "
-                "\"fused_column_linear\", \"ring_launch\", \"norm_sync\". [unknown-key]"},
+                "\"fused_column_linear\", \"ring\", \"ring_launch\" and 1 more. [unknown-key]"},
         Mistake{kLoss,
                 R"json("gradient_sync": {"kind": "fsdp", "units": [["w3"], ["w1"], ["w1"]]})json",
                 "/gradient_sync/units/0: no parameter named \"w3\"; expected one of \"w1\", "
@@ -431,10 +431,10 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Pipeline, InPipe,
     testing::Values(
-        Mistake{
-            R"json("batch": {)json", R"json("pipeline": {"schedule": "1f1p"}, "batch": {)json",
-            "/pipeline/schedule: unknown schedule \"1f1p\"; expected one of \"gpipe\", "
-            "\"1f1b\", \"interleaved\", \"deepspeed\". Did you mean \"1f1b\"? [unknown-schedule]"},
+        Mistake{R"json("batch": {)json", R"json("pipeline": {"schedule": "1f1p"}, "batch": {)json",
+                "/pipeline/schedule: unknown schedule \"1f1p\"; expected one of \"gpipe\", "
+                "\"1f1b\", \"interleaved\", \"interleaved_steps\", \"deepspeed\". Did you mean "
+                "\"1f1b\"? [unknown-schedule]"},
         Mistake{R"json("batch": {)json", R"json("pipeline": {"chunks": 2}, "batch": {)json",
                 "/pipeline/chunks: 2 chunks with schedule \"1f1b\"; expected 1, or \"schedule\": "
                 "\"interleaved\". [schedule]"},

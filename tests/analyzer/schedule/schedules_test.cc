@@ -175,6 +175,21 @@ TEST(InterleavedOrder, GroupsOfMicrobatchesFollowMegatronsTable) {
   EXPECT_EQ(forwards, "F0 F1 F2 F0.1 F1.1 F2.1 F3 F4 F3.1 F4.1 ");
 }
 
+// torch 2.6 ScheduleInterleaved1F1B, as tests/recorded/interleaved_p2_v2_m4.json has its messages.
+TEST(InterleavedSteps, SendWithWhatTheNeighbourComputedInTheSameStep) {
+  EXPECT_THAT(
+      texts(plan("interleaved_steps", 2, 2, 2)),
+      ElementsAre("F0 sf0 F1 [sf1|rf0.1] F0.1 [sf0.1|rf1.1] F1.1 sf1.1 rb0.1 B0.1 [sb0.1|rb1.1] "
+                  "B1.1 [sb1.1|rb0] B0 rb1 B1",
+                  "rf0 F0 [sf0|rf1] F1 [sf1|rf0.1] rf1.1 F0.1 B0.1 sb0.1 F1.1 B1.1 [sb1.1|rb0] B0 "
+                  "[sb0|rb1] B1 sb1"));
+}
+
+TEST(InterleavedSteps, NeedAMultipleOfTheRanks) {
+  EXPECT_THAT(refusals(plan("interleaved_steps", 2, 3, 2)),
+              ElementsAre(HasSubstr("3 microbatches on 2 ranks")));
+}
+
 TEST(InterleavedOrder, MoreChunksMeanMoreBoundaryMessages) {
   const auto forward_messages = [](const PipelinePlan& p) {
     int n = 0;
