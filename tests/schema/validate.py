@@ -31,9 +31,9 @@ def errors(validator, document):
             for e in validator.iter_errors(document)]
 
 
-def output(binary, command, model):
-    result = subprocess.run([binary, *command, model, "--format", "json"], capture_output=True,
-                            text=True, timeout=120)
+def output(binary, command, model, *words):
+    result = subprocess.run([binary, *command, model, *words, "--format", "json"],
+                            capture_output=True, text=True, timeout=120)
     if result.returncode:
         return None, [f"exit {result.returncode}: {result.stderr.strip()}"]
     return json.loads(result.stdout), []
@@ -48,6 +48,19 @@ def check_model(path, binary, validators):
         if printed:
             kind = printed["schema"].removeprefix("shape2trace.").split("/")[0]
             bad += errors(validators[kind], printed)
+            if command == ["predict"]:
+                bad += check_explain(path, binary, validators["explain"], printed)
+    return bad
+
+
+def check_explain(path, binary, validator, program):
+    """The first event, what is pruned, and everything at once."""
+    bad = []
+    words = [str(e["id"]) for e in program["events"][:1]] + [p["id"] for p in program["pruned"][:1]]
+    for word in words + (["*"] if words else []):
+        printed, wrong = output(binary, ["explain"], path, word)
+        bad += wrong
+        bad += errors(validator, printed) if printed else []
     return bad
 
 
