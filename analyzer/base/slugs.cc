@@ -11,7 +11,7 @@ constexpr Slug kSlugs[] = {
     {"unknown-command", command, "no command of this name"},
     {"unknown-option", command, "the command has no such option"},
     {"unknown-format", command, "the command does not print this format"},
-    {"unknown-event", command, "no event, and no pruned event, of this id"},
+    {"unknown-event", command, "no event, and none that was pruned, is called so"},
     {"missing-operand", command, "the command needs a model, an event or a kind"},
     {"extra-operand", command, "more words than the command takes"},
     {"bad-option", command, "an option without its value, or with a value that it does not take"},

@@ -230,8 +230,8 @@ std::string timeline_text(const Timeline& t, const TimelineTextLimits& limits) {
                   t.unit == "F" ? "; 1 F: the forward of one microbatch on one rank" : "");
   text += grid(t, limits);
   text += table(t, limits);
-  text +=
-      "\norder: F forward, B backward, s send, r recv, f activation, b gradient; [..] together\n";
+  text += "\norder: F forward, B backward, s send, r recv, f activation, b gradient; [..] together";
+  text += t.chunks > 1 ? "; F3.1 chunk 1\n" : "\n";
   return text + orders(t, limits);
 }
 
