@@ -231,7 +231,7 @@ std::string timeline_text(const Timeline& t, const TimelineTextLimits& limits) {
   text += grid(t, limits);
   text += table(t, limits);
   text += "\norder: F forward, B backward, s send, r recv, f activation, b gradient; [..] together";
-  text += t.chunks > 1 ? "; F3.1 chunk 1\n" : "\n";
+  text += t.chunks > 1 ? "\n       F3.1 microbatch 3 of chunk 1\n" : "\n";
   return text + orders(t, limits);
 }
 
