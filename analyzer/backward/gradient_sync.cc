@@ -169,11 +169,51 @@ class SyncPlanner {
     if (decl_.kind == SyncKind::zero3) return update_persistent();
     if (decl_.kind != SyncKind::zero1 && decl_.kind != SyncKind::zero2) return;
     if (decl_.update_alignment > 0) return update_at_once();
-    for (const Bucket& b : cut_into_buckets(graph_, leaves_)) {
-      SyncCall call = update_call(b.leaves.front());
-      fill(call, b, Collective::all_gather);
+    const std::vector<Bucket> buckets = cut_into_buckets(graph_, leaves_);
+    if (decl_.gather_before_use) return gather_before_use(buckets);
+    for (int64_t round = 0; round < decl_.update_rounds; ++round)
+      for (const Bucket& b : buckets) out_.calls.push_back(bucket_update(b));
+  }
+
+  SyncCall bucket_update(const Bucket& b) const {
+    SyncCall call = update_call(b.leaves.front());
+    fill(call, b, Collective::all_gather);
+    return call;
+  }
+
+  // Buckets were filled from the last parameter to the first, and are used the other way round: where
+  // one is used first, the next one is sent for; or all of a model chunk at once.
+  void gather_before_use(const std::vector<Bucket>& buckets) {
+    std::set<size_t> sent, used;
+    const auto send = [&](size_t b, OpId op) {
+      if (!sent.insert(b).second) return;
+      SyncCall call = bucket_update(buckets[b]);
+      call.where = SyncCall::Where::before_forward_op;
+      call.op = op;
+      call.when = SyncCall::When::first;
       out_.calls.push_back(std::move(call));
-    }
+    };
+    const auto together = [&](size_t a, size_t b) {
+      const GradientLeaf &x = buckets[a].leaves[0], &y = buckets[b].leaves[0];
+      return x.stage == y.stage && x.expert == y.expert;
+    };
+    const bool by_chunk = graph_.pipeline && graph_.pipeline->chunks > 1;
+    for (size_t o = 0; o < graph_.ops.size(); ++o)
+      for (size_t b = 0; by_chunk && b < buckets.size(); ++b)
+        if (buckets[b].leaves[0].stage == graph_.ops[o].stage) send(b, OpId(o));
+    for (size_t o = 0; !by_chunk && o < graph_.ops.size(); ++o)
+      for (size_t b = buckets.size(); b-- > 0;) {
+        if (!reads(graph_.ops[o], buckets[b]) || !used.insert(b).second) continue;
+        send(b, OpId(o));
+        if (b > 0 && together(b - 1, b)) send(b - 1, OpId(o));
+      }
+  }
+
+  static bool reads(const Op& op, const Bucket& bucket) {
+    return op.stage == bucket.leaves[0].stage &&
+           std::any_of(bucket.leaves.begin(), bucket.leaves.end(), [&](const GradientLeaf& leaf) {
+             return std::count(op.inputs.begin(), op.inputs.end(), leaf.parameter) > 0;
+           });
   }
 
   SyncCall update_call(const GradientLeaf& leaf) const {

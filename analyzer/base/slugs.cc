@@ -158,6 +158,8 @@ constexpr Slug kSlugs[] = {
     {"activation-not-parameter-bytes", remark,
      "a tensor-parallel reduction moves the activation, not the weight"},
     {"tokens-dropped", remark, "rows over an expert's capacity are dropped"},
+    {"messages-over-world", remark,
+     "two pipeline ranks: Megatron sends one direction over the group of all ranks"},
     {"no-rows", remark, "ranks of a routing whose experts get no rows: empty calls are not listed"},
     {"fault", fault, "shape2trace broke a promise of its own: please report it"},
 };

@@ -31,6 +31,7 @@ struct LaunchChange {
 inline constexpr LaunchChange kChanges[] = {
     {"--make-vocab-size-divisible-by", "vocabulary_padding", ""},
     {"--overlap-grad-reduce", "gradient_sync", "overlapped"},
+    {"--overlap-param-gather", "parameter_gathers", "before_use"},
     {"--ddp-bucket-size", "bucket_size", ""},
     {"--ddp-pad-buckets-for-high-nccl-busbw", "bucket_multiple", "65536"},
     {"--cross-entropy-loss-fusion", "cross_entropy", "fused"},
@@ -110,7 +111,6 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--fp8-param-gather", "parameters gathered in one byte"},
     {"--fp4-format", "gathers of half a byte and the reductions of FP4 scales"},
     {"--fp4-param-gather", "parameters gathered in half a byte"},
-    {"--overlap-param-gather", "parameters gathered bucket by bucket before their first use"},
     {"--overlap-param-gather-with-optimizer-step",
      "parameters gathered bucket by bucket as they are updated"},
     {"--overlap-p2p-communication-warmup-flush",

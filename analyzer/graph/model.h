@@ -179,6 +179,10 @@ struct GradientSyncDecl {
   // the last to the first (Megatron), each beginning at a multiple of `parameter_multiple` elements.
   std::vector<RegisteredDecl> registered;
   int64_t parameter_multiple = 1;
+  // zero1 with `registered`: how often a step gathers what it updated (Megatron: each of its
+  // optimizers does so); or the next step does it before the first use, bucket by bucket.
+  int64_t update_rounds = 1;
+  bool gather_before_use = false;
   std::string pointer = "/gradient_sync";
 };
 

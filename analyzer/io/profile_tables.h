@@ -15,6 +15,8 @@ inline constexpr ProfileSetting kMegatron08[] = {
     {"moe_probs", "none", "transformer/moe/token_dispatcher.py: weights are applied at the source"},
     {"moe_counts", "all_gather", "transformer/moe/token_dispatcher.py, preprocess: over ep"},
     {"shared_experts", "behind", "transformer/moe/: there are none yet"},
+    {"parameter_gathers", "once",
+     "optimizer/distrib_optimizer.py: an optimizer gathers the buckets of its own parameters"},
     {"grad_norm", "each_optimizer", "optimizer/optimizer.py, ChainedOptimizer.step"},
     {"expert_bias", "none", "transformer/moe/router.py: not in 0.8"},
     {"step_statistics", "none", "training/training.py: not in 0.8"},

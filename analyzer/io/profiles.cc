@@ -73,6 +73,10 @@ constexpr ProfileSwitch kSwitches[] = {
      "a sharded optimizer pads its buckets to a multiple of N elements and of the ranks"},
     {"parameter_multiple", "N",
      "a sharded optimizer lets every parameter begin at a multiple of N elements in its bucket"},
+    {"parameter_gathers", "each_optimizer once before_use",
+     "a sharded optimizer gathers all it updated, and that of experts all once more; or its own; "
+     "or "
+     "the next step does so bucket by bucket"},
     {"expert_parameters", "one_by_one grouped",
      "order of the parameters of a rank's experts: expert by expert, or all first linears first"},
     {"context_parallel", "p2p all_gather a2a gathered_ring exchanged_ring",
@@ -177,6 +181,8 @@ constexpr ProfileSetting kMegatron[] = {
      "distributed/param_and_grad_buffer.py, _pad_end_of_bucket_if_needed"},
     {"parameter_multiple", "64",
      "distributed/param_and_grad_buffer.py, _pad_start_of_param_if_needed"},
+    {"parameter_gathers", "each_optimizer",
+     "optimizer/distrib_optimizer.py, step_with_ready_grads: start_param_sync of all buckets"},
     {"expert_parameters", "one_by_one",
      "transformer/moe/experts.py: SequentialMLP, unless moe_grouped_gemm"},
     {"context_parallel", "p2p",

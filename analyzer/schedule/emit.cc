@@ -281,10 +281,10 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   if (n == 1) return {};
   const Value& v = graph_.value(call.members[0]);
   Event e;
-  e.phase = call.purpose == SyncCall::Purpose::update          ? Phase::step
-            : call.purpose != SyncCall::Purpose::gather        ? Phase::grad_sync
-            : call.where == SyncCall::Where::before_forward_op ? Phase::forward
-                                                               : Phase::backward;
+  e.phase = call.where == SyncCall::Where::before_forward_op ? Phase::forward
+            : call.purpose == SyncCall::Purpose::update      ? Phase::step
+            : call.purpose != SyncCall::Purpose::gather      ? Phase::grad_sync
+                                                             : Phase::backward;
   e.op = call.collective;
   e.family = family(f);
   e.tensor = v.name;

@@ -44,10 +44,10 @@ void GradientSync::gather_updates() {
   if (graph_.sync.kind == SyncKind::zero3) return gather_persistent();
   if (graph_.sync.kind != SyncKind::zero1 && graph_.sync.kind != SyncKind::zero2) return;
   if (graph_.sync.update_alignment > 0) return gather_updates_at_once();
-  for (const Bucket& b : buckets_) {
-    const int64_t n = graph_.mesh.size(leaves_[b.leaves[0]].data);
-    gather_updates(b, part_of(b, n));
-  }
+  if (graph_.sync.gather_before_use) return;  // the next step does
+  for (int64_t round = 0; round < graph_.sync.update_rounds; ++round)
+    for (const Bucket& b : buckets_)
+      gather_updates(b, part_of(b, graph_.mesh.size(leaves_[b.leaves[0]].data)));
 }
 
 // All parameters laid flat, padded so that each rank's part is a multiple of the alignment.
@@ -75,19 +75,29 @@ void GradientSync::gather_updates_at_once() {
 }
 
 void GradientSync::gather_updates(const Bucket& bucket, int64_t part) {
-  const AtomSet data = leaves_[bucket.leaves[0]].data;
-  const int64_t n = graph_.mesh.size(data);
+  gather_part(bucket, leaves_, part, tag_for("step", bucket.leaves));
+}
+
+// Everybody has its part of a bucket's parameters right, and gets all of them.
+void GradientSync::gather_part(const Bucket& bucket, const std::vector<Leaf>& leaves, int64_t part,
+                               Tag tag) {
+  const Leaf& first = leaves[bucket.leaves[0]];
+  const int64_t n = graph_.mesh.size(first.data);
   std::map<size_t, Tensor> now;
-  for (const size_t i : bucket.leaves)
-    now[i] = resized(parameters_.local(leaves_[i].parameter), leaves_[i].shape);
+  tag.members.clear();
+  for (const size_t i : bucket.leaves) {
+    now[i] = resized(parameters_.local(leaves[i].parameter), leaves[i].shape);
+    tag.members.push_back(graph_.value(leaves[i].parameter).name);
+  }
+  tag.tensor = tag.members[0];
   const auto of = [&](size_t i) -> Tensor& { return now.at(i); };
-  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), data);
-  const Tensor all =
-      exchange_.all_gather(slice(packed(bucket, part * n, of), 0, mine * part, part),
-                           family_of(bucket.leaves, data), tag_for("step", bucket.leaves));
+  const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), first.data);
+  const Tensor all = exchange_.all_gather(
+      slice(packed(bucket, part * n, of), 0, mine * part, part),
+      family_over(graph_, first.data, graph_.value(first.parameter).expert), tag);
   unpack(all, bucket, of);
   for (const auto& [i, updated] : now) {
-    Tensor& local = parameters_.local(leaves_[i].parameter);
+    Tensor& local = parameters_.local(leaves[i].parameter);
     local = resized(updated, local.shape());
   }
 }

@@ -51,6 +51,7 @@ bool GradientSync::in_backward() const {
 
 void GradientSync::begin_forward(int stage, const Tag& tag) {
   begin(stage, tag);
+  if (graph_.sync.gather_before_use) plan_first_uses(stage);
   for (const Unit& u : parameters_.units())
     if (u.stage == stage && !graph_.sync.reshard_after_backward && parameters_.gathered(u))
       there_.insert(&u);
@@ -444,7 +445,8 @@ std::map<TensorId, Held> GradientSync::updated() const {
   for (const Leaf& leaf : leaves_) {
     const Value& v = graph_.value(leaf.parameter);
     Held held{parameters_.current(leaf.parameter), v.layout, {}};
-    if (parameters_.sharded(leaf.parameter)) held.owned = leaf.owned;
+    if (parameters_.sharded(leaf.parameter) || graph_.sync.gather_before_use)
+      held.owned = leaf.owned;
     out.emplace(leaf.parameter, std::move(held));
   }
   return out;

@@ -90,6 +90,9 @@ class GradientSync {
   void step();
   void gather_updates();
   void gather_updates(const Bucket& bucket, int64_t part);
+  void gather_part(const Bucket& bucket, const std::vector<Leaf>& leaves, int64_t part, Tag tag);
+  void plan_first_uses(int stage);
+  void gather_before_use(OpId op);
   void gather_updates_at_once();
   void gather_persistent();
 
@@ -102,6 +105,15 @@ class GradientSync {
   std::vector<Leaf> leaves_;
   std::vector<Bucket> buckets_;
   std::map<int, int64_t> backwards_;  // per stage, begun so far
+  // Of the running forward: buckets whose parameters were updated by the step before, each with the
+  // next one of its kind. Empty once a stage has run.
+  struct Awaited {
+    Bucket bucket;
+    bool sent = false, used = false;
+  };
+  std::vector<Leaf> awaited_leaves_;
+  std::vector<Awaited> awaited_;
+  std::set<int> begun_;  // stages
   int stage_ = 0;
   Tag tag_;
   bool reduces_now_ = false;

@@ -3,6 +3,7 @@
 // DeepSpeed's fetches without prefetching.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "runtime/run/gradient_sync.h"
 
@@ -28,7 +29,48 @@ void GradientSync::fetch_in_advance(const std::vector<size_t>& numbers) {
       if (u.stage == stage_ && u.number == number) fetch(u);
 }
 
+// Megatron, distributed_data_parallel.py, _make_forward_pre_hook; param_and_grad_buffer.py,
+// finish_param_sync: of the step before, all-gathered where a bucket is needed, and the next with it.
+void GradientSync::plan_first_uses(int stage) {
+  awaited_.clear();
+  awaited_leaves_.clear();
+  if (!begun_.insert(stage).second) return;
+  std::vector<OpId> all;
+  for (size_t o = graph_.ops.size(); o-- > 0;)
+    if (graph_.ops[o].stage == stage) all.emplace_back(o);
+  std::vector<size_t> taken;
+  for (Leaf& leaf : leaves_of_stage(graph_, forward_, stage, all)) {
+    if (leaf.data) taken.push_back(awaited_leaves_.size());
+    awaited_leaves_.push_back(std::move(leaf));
+  }
+  for (Bucket& b : buckets_of_registered(graph_, awaited_leaves_, taken, stage))
+    awaited_.push_back({std::move(b)});
+}
+
+void GradientSync::gather_before_use(OpId op) {
+  const auto send = [&](Awaited& a) {
+    if (std::exchange(a.sent, true)) return;
+    const int64_t n = graph_.mesh.size(awaited_leaves_[a.bucket.leaves[0]].data);
+    gather_part(a.bucket, awaited_leaves_, part_of(a.bucket, n), tag_);
+  };
+  const auto expert = [&](const Awaited& a) { return awaited_leaves_[a.bucket.leaves[0]].expert; };
+  const bool by_chunk = graph_.pipeline && graph_.pipeline->chunks > 1;
+  for (size_t i = 0; by_chunk && i < awaited_.size(); ++i) send(awaited_[i]);
+  const std::vector<TensorId>& read = graph_.op(op).inputs;
+  for (size_t i = awaited_.size(); i-- > 0;) {
+    Awaited& a = awaited_[i];
+    const bool needed =
+        std::any_of(a.bucket.leaves.begin(), a.bucket.leaves.end(), [&](size_t leaf) {
+          return std::count(read.begin(), read.end(), awaited_leaves_[leaf].parameter) > 0;
+        });
+    if (!needed || std::exchange(a.used, true)) continue;
+    send(a);
+    if (i > 0 && expert(awaited_[i - 1]) == expert(a)) send(awaited_[i - 1]);
+  }
+}
+
 void GradientSync::before_forward(OpId op) {
+  gather_before_use(op);
   for (const Unit& u : parameters_.units())
     if (u.stage == stage_ && u.first == op) {
       fetch(u);

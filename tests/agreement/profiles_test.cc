@@ -465,6 +465,17 @@ const std::vector<Case> kCases{
      deepseek,
      [](Plan& p) { p.tp = p.dp = p.ep = 2, p.sp = true; },
      {}},
+    {"megatron_llama_gathers_before_use",
+     llama,
+     [](Plan& p) {
+       p.tp = p.dp = p.pp = 2, p.sp = true, p.zero = 1;
+       two_microbatches(p);
+     },
+     {"gradient_sync=overlapped", "bucket_size=500", "parameter_gathers=before_use"}},
+    {"megatron_mixtral_gathers_before_use",
+     mixtral,
+     [](Plan& p) { p.dp = 4, p.ep = 2, p.zero = 1; },
+     {"gradient_sync=overlapped", "bucket_size=500", "parameter_gathers=before_use"}},
     {"megatron_deepseek_shared_beside",
      deepseek,
      [](Plan& p) { p.tp = p.dp = p.ep = 2, p.sp = true; },

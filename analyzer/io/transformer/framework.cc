@@ -134,6 +134,10 @@ class Limits {
            is("gradient_sync", "fsdp") ? "FSDP shards parameters, gradients and optimizer states."
            : most == 1                 ? "1 is the distributed optimizer."
                                        : "deepspeed has ZeRO 1 to 3.");
+    refuse(is("parameter_gathers", "before_use") &&
+               (p_.zero != 1 || !is("gradient_sync", "overlapped")),
+           "--set", "parameter_gathers=before_use without overlapped reductions and sharded states",
+           "--zero 1 and --set gradient_sync=overlapped too");
     refuse(is("reshard_after_forward", "always") && p_.pp > 1, "--set",
            "reshard_after_forward=always with a pipeline",
            "reshard_after_forward=default or never, or --pp 1",
@@ -432,6 +436,9 @@ void set_megatron(ModelBuilder& b, GradientSyncDecl& sync) {
   sync.first_bucket_bytes = sync.bucket_bytes;
   sync.first_stage_only = true;
   sync.registered = registered_parameters(b, *sync.overlap);
+  if (b.profile.is("parameter_gathers", "each_optimizer") && b.experts_apart())
+    sync.update_rounds = 2;
+  sync.gather_before_use = b.profile.is("parameter_gathers", "before_use");
 }
 
 }  // namespace

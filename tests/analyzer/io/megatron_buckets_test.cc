@@ -214,9 +214,53 @@ TEST(MegatronBuckets, HoldTheGateOfSharedExpertsBeforeThem) {
 
 TEST(MegatronBuckets, OfExpertsComeBehindTheOthers) {
   const auto [a, plan] = with_experts();
-  EXPECT_THAT(after(predict(a, plan)),
+  EXPECT_THAT(after(predict(a, plan, {"parameter_gathers=once"})),
               ElementsAre(HasSubstr("dp reduce_scatter"), HasSubstr("edp reduce_scatter"),
                           HasSubstr("dp all_gather"), HasSubstr("edp all_gather")));
+}
+
+// distrib_optimizer.py: each of two optimizers lets the model gather all its buckets.
+TEST(MegatronParameters, OfModelsWithExpertsAreGatheredByEachOptimizer) {
+  const auto [a, plan] = with_experts();
+  std::vector<std::string> lines = after(predict(a, plan));
+  lines.erase(lines.begin(), lines.begin() + 2);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("dp all_gather"), HasSubstr("edp all_gather"), lines[0],
+                                 lines[1]));
+  const auto gathers = [](const std::vector<std::string>& all) {
+    return std::count_if(all.begin(), all.end(), [](const std::string& l) {
+      return l.find("all_gather") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(gathers(after(predict(a, plan, profile_of("megatron-0.8")))), 2);
+  Plan plain = plan_of(1, 64, false);
+  plain.dp = 2;
+  plain.zero = 1;
+  EXPECT_EQ(gathers(after(predict(dense(2, 64, 4), plain))), 1);
+}
+
+// --overlap-param-gather: where a bucket is used first, the next one is sent for.
+TEST(MegatronParameters, AreGatheredBeforeUseOneBucketAhead) {
+  Plan plan = plan_of(1, 64, false);
+  plan.dp = plan.pp = 2;
+  plan.zero = 1;
+  plan.global_batch = 4;
+  const Program p = predict(dense(4, 64, 4), plan,
+                            {"gradient_sync=overlapped", "bucket_size=20000",
+                             "parameter_gathers=before_use", "attention_mask=none"});
+  std::vector<Count> gathered;
+  for (const Segment::Item& item : p.stages.at(0).forward.items) {
+    if (item.event.op != Collective::all_gather) continue;
+    EXPECT_EQ(item.when, Segment::When::first);
+    gathered.push_back(item.event.volume.output_bytes / 2);
+  }
+  std::vector<Count> reduced = buckets(p);
+  std::reverse(reduced.begin(), reduced.end());
+  EXPECT_EQ(gathered, reduced);
+  EXPECT_GT(gathered.size(), 2u);
+  EXPECT_THAT(after(p), Each(testing::Not(HasSubstr("all_gather"))));
+  plan.zero = 0;
+  EXPECT_THAT(refusals(dense(4, 64, 4), plan, {"parameter_gathers=before_use"}),
+              ElementsAre(HasSubstr("--zero 1")));
 }
 
 TEST(MegatronBuckets, ArePaddedForTheRanksThatShareThem) {
