@@ -24,13 +24,13 @@ inline constexpr LaunchMeaning kMeanings[] = {
 };
 
 // A flag that changes a switch to `value`, or to its own; in rows with `own` only if that is its
-// value.
+// value, in rows with `from` only where the profile has that value.
 struct LaunchChange {
-  std::string_view flag, name, value, own = "";
+  std::string_view flag, name, value, own = "", from = "";
 };
 inline constexpr LaunchChange kChanges[] = {
     {"--make-vocab-size-divisible-by", "vocabulary_padding", ""},
-    {"--overlap-grad-reduce", "gradient_sync", "overlapped"},
+    {"--overlap-grad-reduce", "gradient_sync", "overlapped", "", "one_bucket"},
     {"--overlap-param-gather", "parameter_gathers", "before_use"},
     {"--ddp-bucket-size", "bucket_size", ""},
     {"--ddp-pad-buckets-for-high-nccl-busbw", "bucket_multiple", "65536"},

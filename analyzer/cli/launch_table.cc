@@ -207,8 +207,8 @@ class Reader {
       return refuse(flag, flag.open() ? flag.why_open : "no value",
                     fmt::format("a value, or --set {}=VALUE on the command line", c.name), "",
                     "missing-option");
-    out_.changes.push_back(
-        {fmt::format("{}={}", c.name, c.value.empty() ? flag.value : c.value), flag.name});
+    out_.changes.push_back({fmt::format("{}={}", c.name, c.value.empty() ? flag.value : c.value),
+                            flag.name, std::string(c.from)});
   }
 
   void option(const LaunchFlag& flag, const OptionDef& def) {

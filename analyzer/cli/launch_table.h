@@ -19,6 +19,7 @@ struct LaunchReading {
   struct Change {
     std::string assignment;  // "switch=value"
     std::string flag;        // that implies it
+    std::string from = {};   // only where the switch has this value
   };
   std::map<std::string, std::string> options;  // of a plan, as on the command line
   std::map<std::string, std::string> origins;  // of options: "line 3: --seq-length"

@@ -128,31 +128,42 @@ void compare_with_switches(const Arguments& stated, Arguments& arguments, Launch
     }
 }
 
-// What --set says wins over what a launch file implies. The file is Megatron's: what means nothing
-// under another framework is left out.
+// The file is Megatron's: what means nothing under another framework is left out.
+bool is_foreign(const LaunchReading::Change& change, const Profile& profile) {
+  const auto [name, value] = parts_of(change.assignment);
+  const std::string_view now = profile[name];
+  return now.empty() || (!change.from.empty() && now != change.from && now != value);
+}
+
+// What --set says wins over what a launch file implies.
 void change(Profile& profile, LaunchReading& launch, const Arguments& arguments,
             Diagnostics& sink) {
-  const std::string file = fmt::format("{} {}", kArgsFile, arguments.text(kArgsFile));
   std::map<std::string, std::string> stated;
   if (arguments.has("--set"))
     for (const std::string& line : lines_of(arguments.text("--set"))) {
       stated.insert(parts_of(line));
       if (const auto wrong = profile.set(line)) sink.add(*wrong);
     }
+  std::vector<std::string> foreign, overridden;
   for (const LaunchReading::Change& change : launch.changes) {
     const auto [name, value] = parts_of(change.assignment);
-    if (profile[name].empty()) continue;
-    if (const auto it = stated.find(name); it == stated.end()) {
-      if (auto wrong = profile.set(change.assignment)) {
-        wrong->pointer = fmt::format("{}: {}", file, change.flag);
-        sink.add(*wrong);
-      }
-    } else if (it->second != value) {
-      launch.remarks.push_back(
-          {"flags-overridden", fmt::format("--set {}={} wins over {} of the launch file", name,
-                                           it->second, change.flag)});
+    if (const auto it = stated.find(name); it != stated.end()) {
+      if (it->second != value)
+        overridden.push_back(fmt::format("--set {}={} over {}", name, it->second, change.flag));
+    } else if (is_foreign(change, profile)) {
+      if (change.flag.starts_with("--")) foreign.push_back(change.flag);
+    } else if (auto wrong = profile.set(change.assignment)) {
+      wrong->pointer = fmt::format("{} {}: {}", kArgsFile, arguments.text(kArgsFile), change.flag);
+      sink.add(*wrong);
     }
   }
+  if (!overridden.empty())
+    launch.remarks.push_back({"flags-overridden", "the command line wins over the launch file: " +
+                                                      join(overridden, ", ")});
+  if (!foreign.empty())
+    launch.remarks.push_back(
+        {"flags-not-read", fmt::format("flags of the launch that mean nothing under {}: {}",
+                                       profile.name(), join(foreign, ", "))});
 }
 
 std::optional<Profile> read_profile(const Arguments& arguments, LaunchReading& launch,
