@@ -1,6 +1,7 @@
 #include "analyzer/cli/plan_table.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "analyzer/base/text.h"
@@ -32,7 +33,8 @@ void read_world(const Arguments& arguments, std::string_view flag, Plan& plan) {
 }
 
 void read_order(const Arguments& arguments, std::string_view flag, Plan& plan) {
-  plan.order = arguments.text(flag);
+  for (const char c : arguments.text(flag))  // Megatron takes TP-DP-PP too
+    plan.order += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (plan.order.empty()) refuse(flag, "no axes", "axes, the fastest first: \"tp-cp-ep-dp-pp\"");
 }
 

@@ -60,7 +60,7 @@ constexpr ProfileSwitch kSwitches[] = {
      "zero: of stages 1 and 2, all-reduced, or reduce-scattered as the ZeRO paper counts"},
     {"expert_capacity", "none X",
      "every expert gets its rows, or exactly X times its share of them (padded)"},
-    {"gradient_dtype", "TYPE", "gradients are reduced in it; --grad-dtype overrides it"},
+    {"gradient_dtype", "TYPE", "gradients are reduced in it, as --grad-dtype says too"},
     {"fp16_gradient_dtype", "TYPE", "the same, if parameters are float16"},
     {"sequence_gradient_dtype", "TYPE", "zero: the same, with --cp"},
     {"norm_sync", "coalesced per_parameter",
@@ -264,18 +264,42 @@ double positive_real(const std::string& text) {
   return whole && x > 0 && x <= 1e6 ? x : 0;
 }
 
+// Of numbers that are added up.
+bool is_sum_type(const std::string& value) {
+  const auto dtype = parse_dtype(value);
+  return dtype && is_differentiable(*dtype) && *dtype != DType::f8;
+}
+
+// Axes, each once; whether all of a plan's are there is judged with the plan.
+bool is_order(const std::string& value) {
+  constexpr std::string_view kAxes = "-tp-cp-ep-dp-pp-";
+  std::string seen = "-", word;
+  for (const char c : value + "-")
+    if (c != '-') {
+      word += c;
+    } else {
+      const std::string axis = "-" + word + "-";
+      if (word.empty() || kAxes.find(axis) == kAxes.npos || seen.find(axis) != seen.npos)
+        return false;
+      seen += word + "-";
+      word.clear();
+    }
+  return true;
+}
+
 bool stands_for(const std::string& word, const std::string& value) {
   if (word == "N") return positive(value) > 0;
   if (word == "X") return positive_real(value) > 0;
-  if (word == "TYPE") return parse_dtype(value).has_value();
-  if (word == "ORDER") return true;  // judged with the plan
+  if (word == "TYPE") return is_sum_type(value);
+  if (word == "ORDER") return is_order(value);
   return word == value;
 }
 
 std::string in_words(const std::string& word) {
   if (word == "N") return "a positive whole number";
   if (word == "X") return "a positive number";
-  if (word == "TYPE") return "an element type: shape2trace list dtypes";
+  if (word == "TYPE") return "float32, bfloat16, float16 or float64";
+  if (word == "ORDER") return "axes, each once, the fastest first: \"tp-cp-ep-dp-pp\"";
   return quoted(word);
 }
 

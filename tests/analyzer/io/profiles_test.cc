@@ -81,7 +81,12 @@ TEST(Profiles, RefuseWhatIsNoSwitchAndWhatIsNoValueOfOne) {
               HasSubstr("expected one of \"folded\", \"within_dp\""));
   for (const char* n : {"0", "-1", "x", "1x", "99999999999999999999"})
     EXPECT_THAT(refusal(std::string("vocabulary_padding=") + n), HasSubstr("positive")) << n;
-  EXPECT_THAT(refusal("gradient_dtype=float33"), HasSubstr("element type"));
+  for (const char* type : {"float33", "int64", "bool", "f8"})
+    EXPECT_THAT(refusal(std::string("gradient_dtype=") + type),
+                HasSubstr("expected float32, bfloat16, float16 or float64"));
+  for (const char* order : {"foo", "tp-tp", "tp--dp", "-", "tp-dp-"})
+    EXPECT_THAT(refusal(std::string("rank_order=") + order), HasSubstr("expected axes, each once"));
+  EXPECT_EQ(refusal("rank_order=tp-pp-dp"), "");
 }
 
 }  // namespace
