@@ -62,6 +62,7 @@ Launch read_script(const std::string& text) {
   for (size_t i = 0; i < words.size(); ++i) {
     const ShellWord& word = words[i];
     if (word.begins) assign_in_loop(words, i, variables);
+    variables.assign_defaults(word.text, word.line);
     if (is_flag(word.text)) {
       LaunchFlag flag = flag_at(words, i);
       fill_in(flag, variables);

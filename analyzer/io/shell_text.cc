@@ -213,6 +213,17 @@ void ShellVariables::assign(const std::string& name, const std::string& value, i
   if (!known) all.push_back({kept, line});
 }
 
+void ShellVariables::assign_defaults(const std::string& text, int line) {
+  for (size_t at = text.find("${"); at != text.npos; at = text.find("${", at + 2)) {
+    const size_t name = at + 2, end = name_end(text, name), close = closing(text, at + 1);
+    const size_t sign = text.compare(end, 1, ":") == 0 ? end + 1 : end;
+    if (close == text.npos || sign >= close || text[sign] != '=' || end == name) continue;
+    const std::string variable = text.substr(name, end - name);
+    if (!values_.contains(variable))
+      assign(variable, expand(text.substr(sign + 1, close - sign - 1)), line, false);
+  }
+}
+
 const std::string* ShellVariables::find(const std::string& name) const {
   const auto it = values_.find(name);
   return it == values_.end() || it->second.size() != 1 ? nullptr : &it->second.front().value;

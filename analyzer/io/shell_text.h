@@ -26,6 +26,8 @@ class ShellVariables {
  public:
   // What a script says in passing: a value that may or may not be assigned is one of several.
   void assign(const std::string& name, const std::string& value, int line, bool conditional);
+  // ${NAME:=default} sets what is not set.
+  void assign_defaults(const std::string& text, int line);
   // The value if there is one; nullptr if none, or several.
   const std::string* find(const std::string& name) const;
   // Text that grows beyond all measure, or has no end, stays as it is written.

@@ -53,9 +53,15 @@ TEST(LaunchFile, LeavesWhatOnlyAShellKnows) {
 
 TEST(LaunchFile, TakesDefaultsOfEverySpelling) {
   EXPECT_THAT(flags("export A=4\nEMPTY=\n: ${SET:=3}\n--a ${A-5} --b ${B-5} --c ${B:=${A}} "
-                    "--d ${EMPTY:-6} --e ${EMPTY-6}x --f ${A:+7} --g ${B:+7}x --h=\"${A}\""),
+                    "--d ${EMPTY:-6} --e ${EMPTY-6}x --f ${A:+7} --g ${Z:+7}x --h=\"${A}\""),
               ElementsAre(Pair("a", "4"), Pair("b", "5"), Pair("c", "4"), Pair("d", "6"),
                           Pair("e", "x"), Pair("f", "7"), Pair("g", "x"), Pair("h", "4")));
+}
+
+TEST(LaunchFile, SetsWhatItGivesADefaultTo) {
+  EXPECT_THAT(
+      flags("B=9\n: \"${A:=4}\" ${B:=5} ${C=$A}\n--a $A --b $B --c $C --d ${D:=${E:=7}} --e $E"),
+      ElementsAre(Pair("a", "4"), Pair("b", "9"), Pair("c", "4"), Pair("d", "7"), Pair("e", "7")));
 }
 
 TEST(LaunchFile, ComputesWholeNumbers) {
