@@ -280,6 +280,10 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   const int64_t n = graph_.mesh.group_size(f);
   if (n == 1) return {};
   const Value& v = graph_.value(call.members[0]);
+  // Of several readers the one that it is for, as far as that is said.
+  const auto reader =
+      std::find_if(v.uses.begin(), v.uses.end(), [&](const Use& use) { return use.op == call.op; });
+  const Use* use = v.uses.empty() ? nullptr : reader == v.uses.end() ? &v.uses.front() : &*reader;
   Event e;
   e.phase = call.where == SyncCall::Where::before_forward_op ? Phase::forward
             : call.purpose == SyncCall::Purpose::update      ? Phase::step
@@ -288,11 +292,11 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   e.op = call.collective;
   e.family = family(f);
   e.tensor = v.name;
-  if (!v.uses.empty()) e.node = graph_.op(v.uses.front().op).name;
-  if (!v.uses.empty()) e.module = graph_.op(v.uses.front().op).module;
+  if (use) e.node = graph_.op(use->op).name;
+  if (use) e.module = graph_.op(use->op).module;
   for (const TensorId p : call.members) e.members.push_back(graph_.value(p).name);
   e.value = call.members[0].value;
-  if (!v.uses.empty()) e.user = v.uses.front().op.value;
+  if (use) e.user = use->op.value;
   e.stage = call.stage;
   e.ranks = ranks_of_stage(call.stage);
   if (!call.pipeline_members.empty()) {
@@ -312,8 +316,8 @@ std::vector<Event> Emitter::synchronisation(const SyncCall& call) {
   c.why = why_of(call, what, f.name, n, graph_.sync.kind == SyncKind::fsdp);
   c.from = text_(call.from);
   c.to = text_(call.to);
-  if (!v.uses.empty()) c.rule = graph_.op(v.uses.front().op).notation->text;
-  if (!v.uses.empty()) c.consumer = describe_mode(graph_, forward_, v.uses.front().op, call.atoms);
+  if (use) c.rule = graph_.op(use->op).notation->text;
+  if (use) c.consumer = describe_mode(graph_, forward_, use->op, call.atoms);
   c.planner = std::string(info(call.collective).name) + " over " + f.name;
   e.cause = cause(std::move(c));
   return {e};

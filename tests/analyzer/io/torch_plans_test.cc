@@ -137,6 +137,26 @@ TEST(DeepSpeedPipeline, SendsPartsBehindHowTheyWereCut) {
                                                "backward pp send 72>0", "backward pp send 2048>0"));
 }
 
+// Two microbatches as DeepSpeed 0.14.4 sent them, run over gloo with eight processes: a gradient is
+// received before an activation is sent.
+TEST(DeepSpeedPipeline, OrdersMessagesAndGathersAsDeepSpeedDid) {
+  Plan plan = cut_borders();
+  plan.dp = 2;
+  plan.global_batch = 4;
+  const Program p = predict(two_layers(), plan, profile_of("deepspeed"));
+  const auto kinds = [&](int rank) {
+    std::string text;
+    for (const Event& e : events_of(p, Rank(rank)))
+      if (e.op == Collective::send || e.op == Collective::recv || e.module.rfind("border", 0) == 0)
+        text += fmt::format("{}{} ", info(e.op).name, e.dtype == DType::i64 ? "*" : "");
+    return text;
+  };
+  EXPECT_EQ(kinds(0),
+            "send* send recv* recv send* send all_gather all_gather recv* recv all_gather "
+            "all_gather ");
+  EXPECT_EQ(kinds(4), "recv* recv all_gather send* send recv* recv all_gather send* send ");
+}
+
 // What was sent first, then its gradient.
 TEST(DeepSpeedPipeline, BeginsABackwardWithTwoGathers) {
   const Program p = predict(two_layers(), cut_borders(), profile_of("deepspeed"));
@@ -179,6 +199,22 @@ TEST(DeepSpeed, HasANormOfExpertsOfItsOwn) {
   plan.dtype = DType::f16;
   EXPECT_THAT(scalars(plan, a),
               ElementsAre("overflow.experts ep all_reduce", "grad_norm.experts ep all_reduce"));
+}
+
+// As DeepSpeed 0.14.4 ended a step, run over gloo with four processes and an MoE layer of ep 2.
+TEST(DeepSpeed, EndsAStepWithExpertsAsDeepSpeedDid) {
+  Plan plan = framework_steps::split_of(1, 4, 64);
+  plan.ep = 2;
+  plan.zero = 2;
+  const Program p = predict(framework_steps::mixtral(1, 64, 8, 2), plan, profile_of("deepspeed"));
+  Lines lines;
+  for (const Event& e : events_of(p, Rank(0)))
+    if (e.phase == Phase::grad_sync || e.phase == Phase::step)
+      lines.push_back(
+          fmt::format("{} {}", p.families[e.family].name, std::string(info(e.op).name)));
+  EXPECT_THAT(lines,
+              ElementsAre("dp all_reduce", "edp all_reduce", "dp all_reduce", "dp all_reduce",
+                          "edp all_reduce", "dp all_gather", "edp all_gather"));
 }
 
 TEST(DeepSpeed, AsksTheRanksOfTheModelForOverflowsWithoutZeRO) {
