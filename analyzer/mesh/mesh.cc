@@ -269,6 +269,20 @@ Family family_of(const Mesh& mesh, AtomSet set, bool expert) {
   return family;
 }
 
+size_t place_in(const std::vector<std::string>& order, const Mesh& mesh, const Family& family) {
+  const std::set<std::string> wanted(family.axes.begin(), family.axes.end());
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::set<std::string> names;
+    for (size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+      end = order[i].find('-', at);
+      const std::string name = order[i].substr(at, end == std::string::npos ? end : end - at);
+      if (mesh.find(name)) names.insert(name);
+    }
+    if (names == wanted) return i;
+  }
+  return order.size();
+}
+
 Family Mesh::family_of(AtomSet set) const {
   return s2t::family_of(*this, set, false);
 }

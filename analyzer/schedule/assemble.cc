@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
 #include "analyzer/base/text.h"
+#include "analyzer/mesh/family.h"
 #include "analyzer/schedule/emit.h"
 #include "analyzer/schedule/picture.h"
 #include "analyzer/schedule/pipeline.h"
@@ -51,6 +53,7 @@ class Assembler {
     after();
     list_pruned(unpruned);
     order(costs);
+    sort_families();
     program_.remarks = remarks_of(graph_, forward_, backward_, sync_, program_);
     loads();
     program_.picture = picture_of(graph_, forward_);
@@ -69,6 +72,36 @@ class Assembler {
     program_.pipeline_axis = graph_.pipeline->axis;
     program_.pipeline_ranks = graph_.mesh.atom(*atom).size;
     program_.chunks = graph_.pipeline->chunks;
+  }
+
+  // In creation order. Which there are is known only now.
+  void sort_families() {
+    std::vector<size_t> order(program_.families.size()), place, now(order.size());
+    for (const Family& f : program_.families)
+      place.push_back(place_in(graph_.group_order, graph_.mesh, f));
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return place[a] < place[b]; });
+    std::vector<Family> sorted;
+    for (size_t i = 0; i < order.size(); ++i) {
+      sorted.push_back(program_.families[order[i]]);
+      now[order[i]] = i;
+    }
+    program_.families = std::move(sorted);
+    for_each_event([&](Event& e) { e.family = now[e.family]; });
+  }
+
+  template <class Visit>
+  void for_each_event(const Visit& visit) {
+    for (Stage& s : program_.stages) {
+      for (Segment* segment : {&s.forward, &s.backward})
+        for (Segment::Item& item : segment->items) visit(item.event);
+      for (auto* border :
+           {&s.recv_activation, &s.send_activation, &s.recv_gradient, &s.send_gradient})
+        for (Event& e : *border) visit(e);
+    }
+    for (Event& e : program_.after) visit(e);
+    for (Pruned& p : program_.pruned) visit(p.event);
   }
 
   Stage& stage(int s) { return program_.stages[static_cast<size_t>(s)]; }

@@ -25,6 +25,10 @@ class Collector {
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].parameter) parameter(TensorId(v));
     for (const StatedCall& call : graph_.calls) add(family_over(graph_, call.atoms, call.expert));
+    std::stable_sort(families_.begin(), families_.end(), [&](const Family& a, const Family& b) {
+      return place_in(graph_.group_order, graph_.mesh, a) <
+             place_in(graph_.group_order, graph_.mesh, b);
+    });
     return std::move(families_);
   }
 

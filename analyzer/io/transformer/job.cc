@@ -10,6 +10,18 @@
 namespace s2t {
 namespace {
 
+// The order in which Megatron creates its groups: parallel_state.py, initialize_model_parallel, with
+// the groups of embeddings behind those of pp.
+std::vector<std::string> group_order(const Profile& profile) {
+  if (profile.is("pipeline", "megatron"))
+    return {"dp-cp", "dp", "cp",  "tp-pp",  "tp",    "pp",        "tp-dp-cp", "tp-dp",
+            "tp-cp", "ep", "etp", "etp-ep", "tp_ep", "etp-ep-pp", "tp_ep-pp", "edp"};
+  if (profile.is("pipeline", "megatron-0.8"))
+    return {"dp",       "dp-cp", "cp",    "tp-pp", "tp-ep-pp", "tp",  "pp",
+            "tp-dp-cp", "tp-dp", "tp-cp", "tp-ep", "ep",       "edp", "edp-cp"};
+  return {};
+}
+
 // A profile's words about ranks, as axes, the slowest first.
 class MeshBuilder {
  public:
@@ -162,6 +174,7 @@ void add_framework_remarks(ModelBuilder& b) {
 void set_up_job(ModelBuilder& b) {
   b.model.name = b.a.name;
   b.model.mesh = MeshBuilder(b.a, b.p, b.profile).build();
+  b.model.mesh.group_order = group_order(b.profile);
   b.model.microbatches = b.p.microbatches();
   b.model.published_parameters = parameter_count(b.a);
   set_switches(b);

@@ -155,6 +155,25 @@ TEST(MegatronExpertGroups, OverBothAxesAreNotNamedAfterDenseOnesWithTheSameRanks
 // --- dispatchers ---------------------------------------------------------------------------------
 
 // Rows and weights are exchanged before either is gathered; the backward mirrors it.
+// parallel_state.py, initialize_model_parallel.
+TEST(MegatronExpertGroups, AreListedInTheOrderInWhichTheyAreCreated) {
+  Plan plan = split(2, 4, 4, 2);
+  plan.cp = plan.pp = 2;
+  plan.global_batch = 8;
+  plan.zero = 1;
+  Architecture a = small();
+  a.tied = true;
+  const auto names = [&](const char* profile) {
+    std::vector<std::string> all;
+    for (const Family& f : predict(a, plan, profile_of(profile)).families) all.push_back(f.name);
+    return all;
+  };
+  EXPECT_THAT(names("megatron"), ElementsAre("dp-cp", "dp", "cp", "pp-tp", "tp", "pp", "embd", "ep",
+                                             "etp", "ep-etp", "edp", "pp-dp-cp-tp"));
+  EXPECT_THAT(names("megatron-0.8"),
+              ElementsAre("dp", "dp-cp", "cp", "tp", "pp", "embd", "ep", "pp-dp-cp-tp"));
+}
+
 TEST(MegatronDispatcher, ExchangesRowsAndWeightsBeforeItGathersThem) {
   const Program p = predict(small(), split(2, 2, 2, 2));
   EXPECT_THAT(sent(p, Phase::forward, "layers.0.moe"),
