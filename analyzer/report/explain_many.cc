@@ -94,7 +94,8 @@ void print_sums(const Program& program, const std::vector<CountedRow>& rows, std
 
 void print_counts(const Program& program, const std::vector<CountedRow>& rows, bool color,
                   std::ostream& out) {
-  heading("Counts", "calls of one of the modules, each of the times per step", color, out);
+  heading("Counts", "calls of one of the modules, all stages together, each of the times per step",
+          color, out);
   Table table({{"modules", kFlexible},
                {"phase"},
                {"operation"},
