@@ -202,13 +202,26 @@ std::string shortened(std::string_view text, size_t width) {
   return slice(text, 0, head) + "..." + slice(text, w - tail, tail);
 }
 
+// Where the word from `at` on ends: at a space, but a list in brackets, "[0,1,2, ... 15]", stays
+// whole if it fits a line.
+static size_t end_of_word(std::string_view text, size_t at, size_t width) {
+  const size_t first = std::min(text.find(' ', at), text.size());
+  size_t end = first;
+  for (;;) {
+    const std::string_view word = text.substr(at, end - at);
+    if (std::count(word.begin(), word.end(), '[') <= std::count(word.begin(), word.end(), ']'))
+      return end;
+    if (end == text.size() || word.size() > width) return first;
+    end = std::min(text.find(' ', end + 1), text.size());
+  }
+}
+
 std::vector<std::string> wrapped(std::string_view text, size_t width) {
   std::vector<std::string> lines;
   std::string line;
   size_t at = 0;
   while (at < text.size()) {
-    size_t end = text.find(' ', at);
-    if (end == std::string::npos) end = text.size();
+    const size_t end = end_of_word(text, at, width);
     std::string word(text.substr(at, end - at));
     at = end + 1;
     if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {

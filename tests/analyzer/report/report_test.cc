@@ -143,6 +143,13 @@ TEST(Table, DoesWithoutASpareColumnBeforeItCutsNames) {
   EXPECT_EQ(printed(37), "  name                n\n  layers.0.attn.norm  1\n");
 }
 
+TEST(Table, BreaksNoListOfRanksThatFitsALine) {
+  EXPECT_THAT(wrapped("pp [0,8], all [0,1,2, ... 15]", 20),
+              ElementsAre("pp [0,8], all", "[0,1,2, ... 15]"));
+  EXPECT_THAT(wrapped("all [0,1,2, ... 15]", 10), ElementsAre("all", "[0,1,2,", "... 15]"));
+  EXPECT_THAT(wrapped("an [open bracket", 9), ElementsAre("an [open", "bracket"));
+}
+
 TEST(Words, SomeOfManyNumbers) {
   EXPECT_EQ(some_of({0, 1, 2, 5}, 8), "0-2, 5");
   EXPECT_EQ(some_of({4, 8, 12, 16, 215}, 13), "4, 8, ... 215");
