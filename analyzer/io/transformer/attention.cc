@@ -1,5 +1,6 @@
 // Attention: multi-head, grouped, or with queries, keys and values from latents (DeepSeek-V2), each
 // with the tokens whole or split over context-parallel ranks.
+#include <array>
 #include <utility>
 
 #include "analyzer/io/transformer/blocks.h"
@@ -122,10 +123,8 @@ std::string by_samples(ModelBuilder& b, const std::string& x, const std::string&
 }
 
 std::string with_all_tokens(ModelBuilder& b, const std::string& x, int64_t heads) {
-  const std::string y = by_samples(b, x, x.substr(b.module.size() + 1) + ".whole",
-                                   "x[(p b) (t h) s d] -> y[(p t b) h s d]", heads);
-  b.pin(y, {{"tp", "S(0)"}, {"cp", "S(1)"}});
-  return y;
+  return by_samples(b, x, x.substr(b.module.size() + 1) + ".whole",
+                    "x[(p b) (t h) s d] -> y[(p t b) h s d]", heads);
 }
 
 // The op, and what it reads besides.
@@ -158,9 +157,13 @@ std::string core(ModelBuilder& b, Heads heads) {
   }
   std::vector<std::string> inputs{heads.q, heads.k, heads.v};
   if (over_cp(b, "a2a")) {
+    // DeepSpeed exchanges each by itself, so that gradients come back the other way round;
+    // Transformer Engine all together, queries first in both directions.
     const int64_t kv_heads = b.a.latent || repeats ? b.a.heads : b.a.kv_heads;
-    for (size_t i = 0; i < inputs.size(); ++i)
+    for (const size_t i : repeats ? std::array<size_t, 3>{0, 1, 2} : std::array<size_t, 3>{2, 1, 0})
       inputs[i] = with_all_tokens(b, inputs[i], i == 0 ? b.a.heads : kv_heads);
+    for (const std::string& x : inputs)
+      if (repeats) b.pin(x, {{"tp", "S(0)"}, {"cp", "S(1)"}});
   }
   if (over_cp(b, "all_gather"))  // for the forward, and again for the backward
     for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
@@ -168,6 +171,7 @@ std::string core(ModelBuilder& b, Heads heads) {
   OpDecl& decl = b.add_op(op, "core", inputs);
   decl.attributes["causal"] = {b.causal, decl.pointer};
   if (torch || over_cp(b, "p2p")) decl.modes["cp"] = "ring(s)";
+  if (over_cp(b, "a2a") && !repeats) decl.modes["cp"] = "split(g)";
   const std::string o = decl.name;
   if (over_cp(b, "a2a")) b.pin(o, {{"tp", "S(0)"}, {"cp", "S(2)"}});
   return o;

@@ -123,6 +123,28 @@ TEST(ContextParallel, ExchangesTheHeadsOfARankOfTensorParallelism) {
   }
 }
 
+// flash_attn_a2a_communicate: queries, keys, values, in both directions; and once more where the core
+// is computed again.
+TEST(ContextParallel, ExchangesQueriesFirstInBothDirections) {
+  Plan plan = plan_of(4, 2048, true);
+  plan.cp = 2;
+  plan.recompute = Recompute::selective;
+  Architecture a = dense(1, 4096, 64);
+  a.kv_heads = 8;
+  const Program p = predict(a, plan, {"context_parallel=a2a"});
+  const auto sizes = [&](const Segment& segment, Phase phase) {
+    std::vector<Count> all;
+    for (const Segment::Item& item : segment.items)
+      if (item.event.op == Collective::all_to_all && item.event.phase == phase)
+        all.push_back(item.event.volume.input_bytes);
+    return all;
+  };
+  const Count q = 2097152, kv = 262144;
+  EXPECT_THAT(sizes(p.stages[0].forward, Phase::forward), ElementsAre(q, kv, kv, q));
+  EXPECT_THAT(sizes(p.stages[0].backward, Phase::recompute), ElementsAre(q, kv, kv, q));
+  EXPECT_THAT(sizes(p.stages[0].backward, Phase::backward), ElementsAre(q, q, kv, kv));
+}
+
 TEST(ContextParallel, NeedsAShareOfTheLocalHeadsForEveryRank) {
   Plan plan = plan_of(4, 64, true);
   plan.cp = 4;
