@@ -39,7 +39,9 @@ std::string known_ids(const Program& program) {
   return text;
 }
 
-[[noreturn]] void unknown_word(const Program& program, const std::string& word) {
+[[noreturn]] void unknown_word(const Program& program, const std::string& word, bool alone) {
+  if (parse_id(word) && !alone)
+    refuse("an id, " + quoted(word) + ", among other words", "an id alone, or words", "");
   std::vector<std::string> words = callable_words(program);
   for (const Pruned& p : program.pruned) words.push_back(p.id);
   const std::string ids = known_ids(program);
@@ -119,7 +121,7 @@ Answer by_words(const Program& program, const std::vector<std::string>& words) {
   for (const Pruned& p : program.pruned)
     if (fits(p.event)) answer.pruned.push_back(&p);
   for (size_t i = 0; i < words.size(); ++i)
-    if (!known[i]) unknown_word(program, words[i]);
+    if (!known[i]) unknown_word(program, words[i], words.size() == 1);
   return answer;
 }
 

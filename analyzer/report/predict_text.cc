@@ -148,11 +148,13 @@ void print_events(const Page& page) {
     if (!selects(page.selection, page.program, e)) return;
     ids_of_cause[e.cause].push_back(e.id);
     if (e.splits) add_rows(splits, who(words_of, e), e);
+    const bool own = page.selection.rank && !e.peer && !e.peer_offset;  // the heading says whose
     table.row({std::to_string(e.id), std::string(to_string(e.phase)),
                microbatches && e.microbatch ? std::to_string(*e.microbatch) : "",
                batches.count(e.batch) ? std::to_string(e.batch) : "", std::string(info(e.op).name),
-               page.family(e), who(words_of, e), subject(e), moved(e), commas(e.volume.input_bytes),
-               commas(e.volume.output_bytes), commas(e.volume.wire_bytes)});
+               page.family(e), own ? "" : who(words_of, e), subject(e), moved(e),
+               commas(e.volume.input_bytes), commas(e.volume.output_bytes),
+               commas(e.volume.wire_bytes)});
   });
   if (table.empty()) return;
   page.heading("Events", page.selection.rank

@@ -119,6 +119,13 @@ TEST(Explain, AnUnknownWordIsAnErrorThatNamesWhatThereIs) {
   EXPECT_THAT(message(layered(), {"layer.1"}), HasSubstr("Did you mean \"layers.1\"?"));
 }
 
+TEST(Explain, AnIdStandsAlone) {
+  EXPECT_EQ(
+      message(layered(), {"3", "4"}),
+      "shape2trace: explain: an id, \"3\", among other words; expected an id alone, or words. "
+      "[unknown-event]");
+}
+
 TEST(Explain, WordsWithNothingInCommonAreAnError) {
   EXPECT_EQ(message(layered(), {"attn", "regather"}),
             "shape2trace: explain: no event is all of \"attn\", \"regather\"; expected of "
