@@ -18,8 +18,8 @@ std::string embedding_again(ModelBuilder& b);
 // "head" and "loss": the final norm, the logits and the cross-entropy, which becomes the model's.
 void head(ModelBuilder& b, const std::string& x);
 
-// x as the stage at hand gets it from the one before, which has `number` layers in front of it.
-std::string border(ModelBuilder& b, const std::string& x, int64_t number);
+// x as the stage at hand gets it from the one before.
+std::string border(ModelBuilder& b, const std::string& x);
 
 // "layers.3": attention, and MLP or experts, one after the other or side by side, with their norms.
 std::string layer(ModelBuilder& b, const std::string& x, int64_t number);

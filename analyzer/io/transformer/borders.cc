@@ -35,7 +35,7 @@ void gathered_for_backward(ModelBuilder& b, const std::string& part) {
 
 }  // namespace
 
-std::string border(ModelBuilder& b, const std::string& x, int64_t number) {
+std::string border(ModelBuilder& b, const std::string& x) {
   if (b.p.tp == 1 || !b.profile.is("borders", "cut")) return x;
   const int recomputed = std::exchange(b.recomputed, -1);
   b.module = fmt::format("border.{}", b.stage);

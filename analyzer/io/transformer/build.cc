@@ -20,7 +20,7 @@ Model build(const Architecture& a, const Plan& plan, const Profile& profile) {
   const std::vector<int64_t>& stages = plan.stage_layers;
   for (size_t s = 0; s < stages.size(); ++s) {
     b.stage = static_cast<int>(s);
-    if (s > 0) x = border(b, x, number);
+    if (s > 0) x = border(b, x);
     for (int64_t i = 0; i < stages[s]; ++i, ++number)
       x = behind_encoder ? layer_with_memory(b, x, memory, number) : layer(b, x, number);
   }
