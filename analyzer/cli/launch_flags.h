@@ -8,14 +8,18 @@
 
 namespace s2t {
 
-// A flag that stands for an option with a value of ours.
+// A flag that stands for an option with a value of ours; in rows with `own` only if that is its
+// value.
 struct LaunchMeaning {
-  std::string_view flag, option, value;
+  std::string_view flag, option, value, own = "";
 };
 inline constexpr LaunchMeaning kMeanings[] = {
     {"--bf16", "--dtype", "bf16"},
     {"--fp16", "--dtype", "f16"},
     {"--grad-reduce-in-bf16", "--grad-dtype", "bf16"},
+    {"--main-grads-dtype", "--grad-dtype", "bf16", "bf16"},
+    {"--main-grads-dtype", "--grad-dtype", "f16", "fp16"},
+    {"--main-grads-dtype", "--grad-dtype", "f32", "fp32"},
     {"--accumulate-allreduce-grads-in-fp32", "--grad-dtype", "f32"},
     {"--use-distributed-optimizer", "--zero", "1"},
     {"--recompute-activations", "--recompute", "selective"},

@@ -95,13 +95,14 @@ class Reader {
     seen_[flag.name] = flag.value;
     where_[flag.name] = flag.where;
     if (again) return;
+    if (flag.conditional && matters(flag.name))
+      conditional_.push_back(fmt::format("{} ({})", flag.name, flag.where));
     if (const auto it = names_.find(flag.name); it != names_.end())
       return option(flag, *it->second);
     bool known = false;
-    if (const LaunchMeaning* m = find(kMeanings, flag.name)) {
-      known = true;
-      set(m->option, std::string(m->value), flag);
-    }
+    for (const LaunchMeaning& m : kMeanings)
+      if (m.flag == flag.name && (known = true) && (m.own.empty() || m.own == flag.value))
+        set(m.option, std::string(m.value), flag);
     for (const LaunchChange& c : kChanges)
       if (c.flag == flag.name && (known = true) && (c.own.empty() || c.own == flag.value))
         change(flag, c);
@@ -268,7 +269,9 @@ class Reader {
 
   void count_ranks() {
     const auto gpus = value_of({"--nproc_per_node", "--nproc-per-node"}, {"GPUS_PER_NODE"});
-    const auto nodes = value_of({"--nnodes"}, {"NUM_NODES", "NNODES"});
+    auto nodes = value_of({"--nnodes"}, {"NUM_NODES", "NNODES"});
+    const bool torchrun = given("--nproc_per_node") || given("--nproc-per-node");
+    if (torchrun && !nodes && !given("--nnodes")) nodes = 1;  // torchrun's default
     if (gpus && nodes && *gpus < 65'536 && *nodes < 65'536)
       return set_unless_said("--world", std::to_string(*gpus * *nodes));
     if (!given_.has("--world") && !given_.has("--dp"))
@@ -325,6 +328,8 @@ class Reader {
       if (!flags.empty()) out_.remarks.push_back({slug, lead + join(flags, ", ")});
     };
     say(overridden_, "flags-overridden", "the command line wins over what the launch file says: ");
+    say(conditional_, "flags-in-a-branch",
+        "flags of the launch that stand in a branch or a loop are taken as if it was executed: ");
     say(not_compared_, "flags-not-read",
         "flags of the launch that are not compared with the config: ");
     if (others_.empty()) return;
@@ -343,7 +348,7 @@ class Reader {
   std::map<std::string, std::string> seen_;  // and their values
   std::map<std::string, std::string> where_;
   std::map<std::string, LaunchFlag, std::less<>> set_by_;  // by option
-  std::vector<std::string> overridden_, not_compared_;
+  std::vector<std::string> overridden_, not_compared_, conditional_;
   std::set<std::string> others_;
   std::vector<std::string> not_predicted_;
 };

@@ -28,6 +28,7 @@ LaunchFlag flag_at(const std::vector<ShellWord>& words, size_t i) {
   LaunchFlag flag;
   flag.name = word.substr(0, equals);
   flag.where = "line " + std::to_string(words[i].line);
+  flag.conditional = words[i].conditional;
   if (equals != std::string::npos)
     flag.value = word.substr(equals + 1);
   else if (++i < words.size() && !words[i].text.starts_with("--"))
