@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "analyzer/backward/buckets.h"
+#include "analyzer/backward/first_uses.h"
 #include "analyzer/backward/sharding_units.h"
 #include "analyzer/backward/sync_remarks.h"
 #include "analyzer/backward/unit_gathers.h"
@@ -181,39 +182,14 @@ class SyncPlanner {
     return call;
   }
 
-  // Buckets were filled from the last parameter to the first, and are used the other way round: where
-  // one is used first, the next one is sent for; or all of a model chunk at once.
   void gather_before_use(const std::vector<Bucket>& buckets) {
-    std::set<size_t> sent, used;
-    const auto send = [&](size_t b, OpId op) {
-      if (!sent.insert(b).second) return;
-      SyncCall call = bucket_update(buckets[b]);
+    for (const FirstUse& use : first_uses(graph_, buckets)) {
+      SyncCall call = bucket_update(buckets[use.bucket]);
       call.where = SyncCall::Where::before_forward_op;
-      call.op = op;
+      call.op = use.op;
       call.when = SyncCall::When::first;
       out_.calls.push_back(std::move(call));
-    };
-    const auto together = [&](size_t a, size_t b) {
-      const GradientLeaf &x = buckets[a].leaves[0], &y = buckets[b].leaves[0];
-      return x.stage == y.stage && x.expert == y.expert;
-    };
-    const bool by_chunk = graph_.pipeline && graph_.pipeline->chunks > 1;
-    for (size_t o = 0; o < graph_.ops.size(); ++o)
-      for (size_t b = 0; by_chunk && b < buckets.size(); ++b)
-        if (buckets[b].leaves[0].stage == graph_.ops[o].stage) send(b, OpId(o));
-    for (size_t o = 0; !by_chunk && o < graph_.ops.size(); ++o)
-      for (size_t b = buckets.size(); b-- > 0;) {
-        if (!reads(graph_.ops[o], buckets[b]) || !used.insert(b).second) continue;
-        send(b, OpId(o));
-        if (b > 0 && together(b - 1, b)) send(b - 1, OpId(o));
-      }
-  }
-
-  static bool reads(const Op& op, const Bucket& bucket) {
-    return op.stage == bucket.leaves[0].stage &&
-           std::any_of(bucket.leaves.begin(), bucket.leaves.end(), [&](const GradientLeaf& leaf) {
-             return std::count(op.inputs.begin(), op.inputs.end(), leaf.parameter) > 0;
-           });
+    }
   }
 
   SyncCall update_call(const GradientLeaf& leaf) const {

@@ -55,6 +55,7 @@ constexpr Slug kSlugs[] = {
     {"unknown-residual-policy", model, "neither \"used\" nor \"stored\""},
     {"unknown-rounding", model, "\"uneven\" can only be \"ceil\""},
     {"unknown-drain", model, "neither \"forward\" nor \"reversed\""},
+    {"unknown-ring", model, "no such kind of ring"},
     {"unknown-p2p", model, "messages are launched \"single\" or \"batched\""},
     {"unknown-reduction", model, "gradients are reduced by \"mean\" or \"sum\""},
     {"unknown-interval", model, "gradients are reduced every \"step\" or \"microbatch\""},

@@ -14,7 +14,7 @@ namespace s2t {
 Family family_of(const Mesh& mesh, AtomSet set, bool expert);
 
 // Where a framework that creates its groups in `order` has those of `family`: entries are axes, or
-// several joined by '-' ("dp-cp"), of which those count that the mesh has. Behind all entries if it
+// several ("dp cp"), of which those count that the mesh has. Behind all entries if it
 // is none of them.
 size_t place_in(const std::vector<std::string>& order, const Mesh& mesh, const Family& family);
 

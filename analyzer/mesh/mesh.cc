@@ -274,7 +274,7 @@ size_t place_in(const std::vector<std::string>& order, const Mesh& mesh, const F
   for (size_t i = 0; i < order.size(); ++i) {
     std::set<std::string> names;
     for (size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
-      end = order[i].find('-', at);
+      end = order[i].find(' ', at);
       const std::string name = order[i].substr(at, end == std::string::npos ? end : end - at);
       if (mesh.find(name)) names.insert(name);
     }

@@ -14,11 +14,11 @@ namespace {
 // the groups of embeddings behind those of pp.
 std::vector<std::string> group_order(const Profile& profile) {
   if (profile.is("pipeline", "megatron"))
-    return {"dp-cp", "dp", "cp",  "tp-pp",  "tp",    "pp",        "tp-dp-cp", "tp-dp",
-            "tp-cp", "ep", "etp", "etp-ep", "tp_ep", "etp-ep-pp", "tp_ep-pp", "edp"};
+    return {"dp cp", "dp", "cp",  "tp pp",  "tp",    "pp",        "tp dp cp", "tp dp",
+            "tp cp", "ep", "etp", "etp ep", "tp_ep", "etp ep pp", "tp_ep pp", "edp"};
   if (profile.is("pipeline", "megatron-0.8"))
-    return {"dp",       "dp-cp", "cp",    "tp-pp", "tp-ep-pp", "tp",  "pp",
-            "tp-dp-cp", "tp-dp", "tp-cp", "tp-ep", "ep",       "edp", "edp-cp"};
+    return {"dp",       "dp cp", "cp",    "tp pp", "tp ep pp", "tp",  "pp",
+            "tp dp cp", "tp dp", "tp cp", "tp ep", "ep",       "edp", "edp cp"};
   return {};
 }
 
