@@ -117,10 +117,12 @@ INSTANTIATE_TEST_SUITE_P(RecordedDeepSpeed, WithExperts, testing::Values(0, 1, 2
 TEST(RecordedDeepSpeed, ExchangesHeadsForTokens) {
   Architecture a = dense(1, 64, 8);
   a.vocab = 24;
+  a.kv_heads = 4;
   Plan plan = plan_of(1, 1, 1, 32);
   plan.cp = 4;
   expect_the_same(
-      recorded("exchanged_heads"), predicted(a, plan), [](const json&) { return false; },
+      recorded("exchanged_heads"), predicted(a, plan, {"exchanged_kv_heads=own"}),
+      [](const json&) { return false; },
       [](const Event& e) { return e.op == Collective::all_to_all; });
 }
 

@@ -151,6 +151,7 @@ std::string repeated(ModelBuilder& b, const std::string& x) {
 std::string core(ModelBuilder& b, Heads heads) {
   const bool torch = b.p.cp > 1 && b.profile.is("gradient_sync", "fsdp");
   const bool repeats = b.profile.is("exchanged_kv_heads", "repeated");
+  const bool each = !b.profile["exchanged_kv_heads"].empty();
   if (torch || (over_cp(b, "a2a") && repeats)) {
     heads.k = repeated(b, heads.k);
     heads.v = repeated(b, heads.v);
@@ -160,10 +161,10 @@ std::string core(ModelBuilder& b, Heads heads) {
     // DeepSpeed exchanges each by itself, so that gradients come back the other way round;
     // Transformer Engine all together, queries first in both directions.
     const int64_t kv_heads = b.a.latent || repeats ? b.a.heads : b.a.kv_heads;
-    for (const size_t i : repeats ? std::array<size_t, 3>{0, 1, 2} : std::array<size_t, 3>{2, 1, 0})
+    for (const size_t i : each ? std::array<size_t, 3>{0, 1, 2} : std::array<size_t, 3>{2, 1, 0})
       inputs[i] = with_all_tokens(b, inputs[i], i == 0 ? b.a.heads : kv_heads);
     for (const std::string& x : inputs)
-      if (repeats) b.pin(x, {{"tp", "S(0)"}, {"cp", "S(1)"}});
+      if (each) b.pin(x, {{"tp", "S(0)"}, {"cp", "S(1)"}});
   }
   if (over_cp(b, "all_gather"))  // for the forward, and again for the backward
     for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
@@ -171,7 +172,7 @@ std::string core(ModelBuilder& b, Heads heads) {
   OpDecl& decl = b.add_op(op, "core", inputs);
   decl.attributes["causal"] = {b.causal, decl.pointer};
   if (torch || over_cp(b, "p2p")) decl.modes["cp"] = "ring(s)";
-  if (over_cp(b, "a2a") && !repeats) decl.modes["cp"] = "split(g)";
+  if (over_cp(b, "a2a") && !each) decl.modes["cp"] = "split(g)";
   const std::string o = decl.name;
   if (over_cp(b, "a2a")) b.pin(o, {{"tp", "S(0)"}, {"cp", "S(2)"}});
   return o;

@@ -111,15 +111,16 @@ def experts(torch, deepspeed, log, stage):
 
 
 def exchanged_heads(torch, deepspeed, log):
-    """DistributedAttention over four ranks: 8 tokens of 4 on each, 2 samples, 8 heads of queries, keys and values, 8 wide."""
+    """DistributedAttention over four ranks: 8 tokens on each, 2 samples, 8 heads of queries, 4 of keys and values, 8 wide."""
     from deepspeed.sequence.layer import DistributedAttention
 
     def attend(q, k, v):
         q, k, v = (t.permute(1, 2, 0, 3) for t in (q, k, v))
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v).permute(2, 0, 1, 3).contiguous()
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return out.permute(2, 0, 1, 3).contiguous()
 
     attention = DistributedAttention(attend, torch.distributed.new_group(range(4)))
-    q, k, v = (torch.randn(8, 2, 8, 8, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(8, 2, heads, 8, requires_grad=True) for heads in (8, 4, 4))
     log.on = True
     attention(q, k, v).square().mean().backward()
 
