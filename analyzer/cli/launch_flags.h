@@ -51,7 +51,6 @@ inline constexpr LaunchChange kChanges[] = {
     {"--moe-router-dtype", "router_dtype", "float32", "fp32"},
     {"--moe-shared-expert-overlap", "shared_experts", "overlapped"},
     {"--clip-grad", "grad_norm", "none", "0"},
-    {"--clip-grad", "grad_norm", "none", "0.0"},
 };
 
 // What a flag states of the model's shape, and what the config says.

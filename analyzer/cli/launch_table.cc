@@ -88,9 +88,28 @@ class Reader {
     return digits.find_first_not_of("0123456789") == std::string::npos ? digits : text;
   }
 
+  // A flag at the end of a command has the next command's first word behind it.
+  bool takes_none(const std::string& flag) const {
+    if (const auto it = names_.find(flag); it != names_.end()) return it->second->value.empty();
+    const auto alone = [&](const auto& row) { return row.flag == flag && row.own.empty(); };
+    const auto switches = [&](const LaunchChange& c) { return alone(c) && !c.value.empty(); };
+    return std::any_of(std::begin(kMeanings), std::end(kMeanings), alone) ||
+           std::any_of(std::begin(kParts), std::end(kParts), alone) ||
+           std::any_of(std::begin(kChanges), std::end(kChanges), switches);
+  }
+
+  // Of two numbers 0 and 0.0 are one.
+  static bool same(const std::string& value, std::string_view own) {
+    if (value == own) return true;
+    char *end = nullptr, *own_end = nullptr;
+    const std::string text(own);
+    const double x = std::strtod(value.c_str(), &end), y = std::strtod(text.c_str(), &own_end);
+    return !value.empty() && !text.empty() && *end == 0 && *own_end == 0 && x == y;
+  }
+
   void read(const LaunchFlag& stated) {
     LaunchFlag flag = with_one_value(stated);
-    flag.value = without_underscores(flag.value);
+    flag.value = takes_none(flag.name) ? "" : without_underscores(flag.value);
     const bool again = twice(flag);
     seen_[flag.name] = flag.value;
     where_[flag.name] = flag.where;
@@ -104,7 +123,7 @@ class Reader {
       if (m.flag == flag.name && (known = true) && (m.own.empty() || m.own == flag.value))
         set(m.option, std::string(m.value), flag);
     for (const LaunchChange& c : kChanges)
-      if (c.flag == flag.name && (known = true) && (c.own.empty() || c.own == flag.value))
+      if (c.flag == flag.name && (known = true) && (c.own.empty() || same(flag.value, c.own)))
         change(flag, c);
     if (const LaunchShape* s = find(kShapes, flag.name)) {
       known = true;
@@ -144,6 +163,7 @@ class Reader {
   bool matters(const std::string& flag) const {
     const auto changes = [&](const LaunchChange& c) { return c.flag == flag; };
     return names_.contains(flag) || find(kMeanings, flag) || find(kShapes, flag) ||
+           find(kParts, flag) || find(kNotPredicted, flag) || among(flag, kElsewhere) ||
            std::any_of(std::begin(kChanges), std::end(kChanges), changes);
   }
 
@@ -282,7 +302,7 @@ class Reader {
 
   // Megatron trains in float32 unless told; only bf16 then reduces in float32 by itself.
   void element_types() {
-    if (given("--fp16") && !given("--accumulate-allreduce-grads-in-fp32"))
+    if (given("--fp16") && !overridden("--dtype") && !given("--accumulate-allreduce-grads-in-fp32"))
       set_unless_said("--grad-dtype", "f16");
     if (!given("--fp16") && !given("--bf16")) set_unless_said("--dtype", "f32");
   }
@@ -329,7 +349,8 @@ class Reader {
     };
     say(overridden_, "flags-overridden", "the command line wins over what the launch file says: ");
     say(conditional_, "flags-in-a-branch",
-        "flags of the launch that stand in a branch or a loop are taken as if it was executed: ");
+        "flags of the launch that stand in a branch or a loop, or whose values do, are taken as if "
+        "they were executed: ");
     say(not_compared_, "flags-not-read",
         "flags of the launch that are not compared with the config: ");
     if (others_.empty()) return;

@@ -12,6 +12,7 @@ namespace s2t {
 namespace {
 
 void fill_in(LaunchFlag& flag, const ShellVariables& variables) {
+  flag.conditional = flag.conditional || variables.conditional(flag.value);
   flag.value = variables.expand(flag.value);
   for (std::string& word : flag.more) word = variables.expand(word);
   if (flag.open()) flag.why_open = variables.why_open(flag.value);
@@ -124,6 +125,7 @@ Launch read_json(const JsonCursor& root) {
   JsonObject flags = args ? args.object() : root.object();
   for (const JsonCursor& member : flags.members()) {
     const std::string key = member.key();
+    if (key == "shell_vars") continue;
     LaunchFlag flag;
     flag.name = key.starts_with("--") ? key : "--" + key;
     flag.where = member.pointer();

@@ -19,7 +19,8 @@ struct LaunchFlag {
   std::string where;              // "line 12" or "/args/seq-length"
   std::vector<std::string> more;  // further words behind it, of the same command
   std::string why_open;           // "TP is set nowhere in the file"
-  bool conditional = false;       // in a branch or a loop, or behind && or ||
+  // In a branch or a loop, or behind && or ||; or its value was set in one, and only there.
+  bool conditional = false;
 
   // Whether the value depends on something that the file does not set.
   bool open() const { return value.find('$') != std::string::npos; }

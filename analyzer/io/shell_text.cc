@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr int kDeepest = 16;              // variables that name variables
 constexpr size_t kMostLetters = 1 << 16;  // of one text, with all that it names
+constexpr size_t kMostDefaults = 4096;    // letters of a word that may set variables
+constexpr size_t kMostValues = 16;        // that one variable may have
 constexpr int64_t kLargest = int64_t{1} << 40;
 
 bool is_space(char c) {
@@ -46,11 +49,12 @@ size_t closing(const std::string& text, size_t at) {
   return std::string::npos;
 }
 
-// "8*(N+1)" of whole numbers and variables, which are expanded before.
+// "8*(N+1)" of whole numbers and names, for which `value_of` gives a number.
 class Arithmetic {
  public:
-  Arithmetic(std::string_view text, const ShellVariables& variables)
-      : text_(text), variables_(variables) {}
+  using ValueOf = std::function<std::string(const std::string& name)>;
+  Arithmetic(std::string_view text, ValueOf value_of)
+      : text_(text), value_of_(std::move(value_of)) {}
 
   std::optional<int64_t> value() {
     const std::optional<int64_t> n = sum();
@@ -94,6 +98,10 @@ class Arithmetic {
 
   std::optional<int64_t> factor() {
     if (++depth_ > 64) return std::nullopt;
+    if (take('-')) {
+      const std::optional<int64_t> n = factor();
+      return n ? std::optional(-*n) : std::nullopt;
+    }
     if (take('(')) {
       const std::optional<int64_t> inner = sum();
       return take(')') ? inner : std::nullopt;
@@ -104,7 +112,7 @@ class Arithmetic {
   }
 
   std::optional<int64_t> number(std::string word) const {
-    if (const std::string* set = variables_.find(word)) word = variables_.expand(*set);
+    word = value_of_(word);
     int64_t n = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), n);
     const bool whole = error == std::errc{} && end == word.data() + word.size();
@@ -112,7 +120,7 @@ class Arithmetic {
   }
 
   std::string_view text_;
-  const ShellVariables& variables_;
+  ValueOf value_of_;
   size_t at_ = 0;
   int depth_ = 0;
 };
@@ -170,8 +178,8 @@ class Words {
   void end_line() {
     open_.clear();  // what was never closed
     end_word();
+    chained_ = chained_ && begins_;  // a line that ends in && goes on
     begins_ = true;
-    chained_ = false;
     ++line_;
   }
 
@@ -210,10 +218,11 @@ void ShellVariables::assign(const std::string& name, const std::string& value, i
   const std::string kept = value.size() < kMostLetters ? value : "$" + name;  // too long to be used
   const bool known =
       std::any_of(all.begin(), all.end(), [&](const Assigned& a) { return a.value == kept; });
-  if (!known) all.push_back({kept, line});
+  if (!known && all.size() < kMostValues) all.push_back({kept, line, conditional});
 }
 
 void ShellVariables::assign_defaults(const std::string& text, int line) {
+  if (text.size() > kMostDefaults) return;
   for (size_t at = text.find("${"); at != text.npos; at = text.find("${", at + 2)) {
     const size_t name = at + 2, end = name_end(text, name), close = closing(text, at + 1);
     const size_t sign = text.compare(end, 1, ":") == 0 ? end + 1 : end;
@@ -227,6 +236,17 @@ void ShellVariables::assign_defaults(const std::string& text, int line) {
 const std::string* ShellVariables::find(const std::string& name) const {
   const auto it = values_.find(name);
   return it == values_.end() || it->second.size() != 1 ? nullptr : &it->second.front().value;
+}
+
+bool ShellVariables::conditional(const std::string& text) const {
+  for (size_t at = text.find('$'); at != text.npos; at = text.find('$', at + 1)) {
+    const size_t name = text.find_first_not_of("${(", at);
+    if (name == text.npos) return false;
+    const auto it = values_.find(text.substr(name, name_end(text, name) - name));
+    if (it != values_.end() && it->second.size() == 1 && it->second.front().conditional)
+      return true;
+  }
+  return false;
 }
 
 std::map<std::string, std::string> ShellVariables::all() const {
@@ -272,7 +292,11 @@ std::string ShellVariables::expand_one(const std::string& text, size_t& at, Limi
   if (next == '{') return braced(text.substr(start + 2, end - start - 2), as_written, limit);
   if (!as_written.starts_with("$((") || !as_written.ends_with("))")) return as_written;
   const std::string inside = expand(as_written.substr(3, as_written.size() - 5), limit.deeper());
-  const std::optional<int64_t> value = Arithmetic(inside, *this).value();
+  const auto value_of = [&](const std::string& name) {
+    const std::string* set = find(name);
+    return set ? expand(*set, limit.deeper()) : name;
+  };
+  const std::optional<int64_t> value = Arithmetic(inside, value_of).value();
   return value ? std::to_string(*value) : as_written;
 }
 

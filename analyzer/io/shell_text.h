@@ -30,6 +30,8 @@ class ShellVariables {
   void assign_defaults(const std::string& text, int line);
   // The value if there is one; nullptr if none, or several.
   const std::string* find(const std::string& name) const;
+  // Whether text names a variable that has a value only if a branch was taken.
+  bool conditional(const std::string& text) const;
   // Text that grows beyond all measure, or has no end, stays as it is written.
   std::string expand(const std::string& text) const;
   // Of a text that still has a `$`: "TP is set nowhere in the file", "TP is 8 (line 3) or 4 (line 5)".
@@ -41,6 +43,7 @@ class ShellVariables {
   struct Assigned {
     std::string value;
     int line;
+    bool conditional;
   };
   // How deep variables name variables, and how many letters may still be read.
   struct Limit {
