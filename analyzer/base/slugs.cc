@@ -140,6 +140,7 @@ constexpr Slug kSlugs[] = {
     {"not-predicted", remark, "collectives of a real step that are left out, by name"},
     {"flags-not-read", remark, "flags of a launch file that are taken to change no collective"},
     {"flags-not-predicted", remark, "flags of a launch file whose effect is not predicted"},
+    {"flags-absent", remark, "parts of the model that a launch file does not ask for"},
     {"flags-in-a-branch", remark, "flags of a launch file that its shell may not come to"},
     {"flags-overridden", remark, "what the command line says otherwise than a launch file"},
     {"stored-type", remark, "a config whose parameters are stored in another type than trained"},

@@ -153,6 +153,8 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--hierarchical-context-parallel-sizes", "context parallelism in two levels"},
     {"--hybrid-context-parallel", "samples of different context-parallel sizes"},
     {"--sft", "packed samples, whose lengths are handed out"},
+    {"--distribute-saved-activations", "inputs of recomputed layers gathered over tp"},
+    {"--variable-seq-lengths", "shapes sent before every message between stages"},
     {"--recompute-method", "only some layers are computed again", "uniform"},
     {"--recompute-num-layers", "groups of layers are computed again together", "1"},
     {"--recompute-modules", "other parts of a layer are computed again", "core_attn"},

@@ -64,6 +64,7 @@ class Reader {
   LaunchReading read() {
     for (const LaunchFlag& flag : launch_.flags) read(flag);
     if (a_ && a_->experts) experts();
+    if (a_ && given("--num-layers")) look_for_parts();
     count_ranks();
     element_types();
     remark();
@@ -262,6 +263,14 @@ class Reader {
            "The flags belong to another model.");
   }
 
+  // A file that states the model's shape states its parts too: without their flags Megatron's model
+  // has none of them.
+  void look_for_parts() {
+    for (const LaunchPart& p : kParts)
+      if (p.own.empty() && !given(std::string(p.flag)) && p.present(*a_))
+        absent_.push_back(fmt::format("{} ({})", p.flag, p.what));
+  }
+
   // A slip of the finger in a flag that matters would change the plan unseen.
   void slip(const LaunchFlag& flag) {
     std::vector<std::string> known;
@@ -351,6 +360,8 @@ class Reader {
     say(conditional_, "flags-in-a-branch",
         "flags of the launch that stand in a branch or a loop, or whose values do, are taken as if "
         "they were executed: ");
+    say(absent_, "flags-absent",
+        "the launch has no flag for what the config has, which is predicted: ");
     say(not_compared_, "flags-not-read",
         "flags of the launch that are not compared with the config: ");
     if (others_.empty()) return;
@@ -369,7 +380,7 @@ class Reader {
   std::map<std::string, std::string> seen_;  // and their values
   std::map<std::string, std::string> where_;
   std::map<std::string, LaunchFlag, std::less<>> set_by_;  // by option
-  std::vector<std::string> overridden_, not_compared_, conditional_;
+  std::vector<std::string> overridden_, not_compared_, conditional_, absent_;
   std::set<std::string> others_;
   std::vector<std::string> not_predicted_;
 };
