@@ -129,7 +129,7 @@ int run_groups(const Arguments& arguments, std::ostream& out, std::ostream& err)
   return run_report("groups", arguments, out, err);
 }
 int run_explain(const Arguments& arguments, std::ostream& out, std::ostream&) {
-  const std::string text = read_operand(arguments);
+  const OperandText text = read_operand(arguments);
   const Operand operand = load_text(arguments, text);
   ReportOptions options = options_of(arguments);
   options.words.assign(arguments.operands.begin() + 1, arguments.operands.end());

@@ -110,7 +110,7 @@ Arguments with_setting(Arguments arguments, const std::string& name, const std::
   return arguments;
 }
 
-void for_each_of_profile(const Arguments& arguments, const std::string& text,
+void for_each_of_profile(const Arguments& arguments, const OperandText& text,
                          const Profile& profile, const Visit& visit) {
   for (const ProfileSwitch& s : profile_switches()) {
     const std::string now(profile[s.name]);
@@ -133,7 +133,7 @@ std::span<const ModelSwitch> model_switches() {
   return kModelSwitches;
 }
 
-void for_each_other_setting(const Arguments& arguments, const std::string& text,
+void for_each_other_setting(const Arguments& arguments, const OperandText& text,
                             const Operand& operand, const Visit& visit) {
   if (operand.profile)
     for_each_of_profile(arguments, text, *operand.profile, visit);

@@ -24,7 +24,7 @@ std::span<const ModelSwitch> model_switches();
 
 // One at a time, in the order of `list switches`; settings that the model or the plan cannot have
 // are left out, and so are numbers and orders, which could be anything.
-void for_each_other_setting(const Arguments& arguments, const std::string& text,
+void for_each_other_setting(const Arguments& arguments, const OperandText& text,
                             const Operand& operand,
                             const std::function<void(const Setting&, const Program&)>& visit);
 

@@ -54,14 +54,13 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // The launch file's flags beside those of the command line, which win.
-LaunchReading add_launch(Arguments& arguments, const Architecture* architecture,
-                         Diagnostics& sink) {
+LaunchReading add_launch(Arguments& arguments, const OperandText& text,
+                         const Architecture* architecture, Diagnostics& sink) {
   if (!arguments.has(kArgsFile)) return {};
-  const std::string path = arguments.text(kArgsFile);
-  Diagnostics own(input_name(path));
+  Diagnostics own = text.launch_errors;
   LaunchReading reading;
-  if (const auto text = read_input(path, own)) {
-    const Launch launch = read_launch(*text, own);
+  if (text.launch) {
+    const Launch launch = read_launch(*text.launch, own);
     if (launch.flags.empty() && !own.any())
       own.add({"", "no flag of a launch", "a script, flags, or a JSON object of them", "",
                "empty-file"});
@@ -201,11 +200,12 @@ void remark_stored_type(const Architecture& a, const Arguments& arguments, Model
                                   info(*a.stored).name, info(parameter->dtype).name)});
 }
 
-std::optional<Operand> read_config(const JsonCursor& root, const Arguments& stated) {
+std::optional<Operand> read_config(const JsonCursor& root, const OperandText& text,
+                                   const Arguments& stated) {
   Diagnostics& sink = root.sink();
   const auto architecture = read_hf_config(root);
   Arguments arguments = stated;
-  LaunchReading launch = add_launch(arguments, architecture ? &*architecture : nullptr, sink);
+  LaunchReading launch = add_launch(arguments, text, architecture ? &*architecture : nullptr, sink);
   compare_with_switches(stated, arguments, launch, sink);
   const Plan plan = read_plan(arguments, launch, sink);
   auto profile = read_profile(arguments, launch, sink);
@@ -268,17 +268,20 @@ std::vector<std::string> plan_words(const Arguments& arguments) {
   return words;
 }
 
-std::string read_operand(const Arguments& arguments) {
+OperandText read_operand(const Arguments& arguments) {
   const std::string& path = arguments.operands[0];
   Diagnostics sink(input_name(path));
-  std::optional<std::string> text = read_input(path, sink);
+  std::optional<std::string> model = read_input(path, sink);
   sink.throw_if_any();
-  return std::move(text).value();
+  const std::string launch = arguments.text(kArgsFile);
+  OperandText text{std::move(model).value(), std::nullopt, Diagnostics(input_name(launch))};
+  if (arguments.has(kArgsFile)) text.launch = read_input(launch, text.launch_errors);
+  return text;
 }
 
-Operand load_text(const Arguments& arguments, const std::string& text) {
+Operand load_text(const Arguments& arguments, const OperandText& text) {
   Diagnostics sink(input_name(arguments.operands[0]));
-  const std::optional<JsonDocument> document = parse_json(text, sink);
+  const std::optional<JsonDocument> document = parse_json(text.model, sink);
   sink.throw_if_any();
   const JsonCursor root(*document, sink);
   if (!root.is(JsonKind::object))
@@ -286,7 +289,7 @@ Operand load_text(const Arguments& arguments, const std::string& text) {
   sink.throw_if_any();
   std::optional<Operand> operand;
   if (is_config(root)) {
-    operand = read_config(root, arguments);
+    operand = read_config(root, text, arguments);
   } else {
     refuse_plan_options(arguments, sink);
     if (auto model = read_model(root)) operand = Operand{std::move(*model), std::nullopt};

@@ -25,12 +25,17 @@ std::vector<std::string> plan_words(const Arguments& arguments);
 Model load_operand(const Arguments& arguments);
 
 // The same in two steps, for who wants several models of one text: with the profile as --set and a
-// launch file change it, of a config.
+// launch file change it, of a config. Files are read once: a pipe has its text only then.
 struct Operand {
   Model model;
   std::optional<Profile> profile;
 };
-std::string read_operand(const Arguments& arguments);
-Operand load_text(const Arguments& arguments, const std::string& text);
+struct OperandText {
+  std::string model;
+  std::optional<std::string> launch;  // of --args-file, if there is one and it can be read
+  Diagnostics launch_errors;          // why it cannot
+};
+OperandText read_operand(const Arguments& arguments);
+Operand load_text(const Arguments& arguments, const OperandText& text);
 
 }  // namespace s2t
