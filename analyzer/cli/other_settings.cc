@@ -31,6 +31,12 @@ size_t get_residual(const Model& m) {
 void set_residual(Model& m, size_t value) {
   m.switches.residual = static_cast<Residual>(value);
 }
+size_t get_ring(const Model& m) {
+  return static_cast<size_t>(m.switches.ring);
+}
+void set_ring(Model& m, size_t value) {
+  m.switches.ring = static_cast<RingKind>(value);
+}
 size_t get_launch(const Model& m) {
   return static_cast<size_t>(m.switches.ring_launch);
 }
@@ -56,6 +62,9 @@ constexpr ModelSwitch kModelSwitches[] = {
     flag<&Switches::fused_column_linear, false>(
         "fused_column_linear", "false true",
         "the input gradient of a linear is reduced only if needed, or always"),
+    {"ring", "messages gathered exchanged",
+     "operands pass by in a ring in messages between neighbours, gathered, or by all-to-alls",
+     get_ring, set_ring},
     {"ring_launch", "pairs single batched",
      "a ring's send and receive are one launch: in rings of two, never, always", get_launch,
      set_launch},

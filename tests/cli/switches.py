@@ -1,7 +1,7 @@
 """Every switch that `list switches` shows for model files is one that a model may state, with each
-of its values.
+of its values; and the schema has the same switches and values, and no others.
 
-Usage: switches.py SHAPE2TRACE MODEL
+Usage: switches.py SHAPE2TRACE MODEL SCHEMA
 """
 
 import json
@@ -13,11 +13,29 @@ def run(binary, *words, text=None):
     return subprocess.run([binary, *words], input=text, capture_output=True, text=True, timeout=60)
 
 
-def main(binary, model):
+def words_of(schema, rule):
+    if "$ref" in rule:
+        rule = schema["definitions"][rule["$ref"].rsplit("/", 1)[1]]
+    return {"false", "true"} if rule.get("type") == "boolean" else set(rule["enum"])
+
+
+def differences(rows, schema):
+    """Between the table and the schema, in both directions."""
+    rules = schema["definitions"]["switches"]["properties"]
+    named = {name: words_of(schema, rule) for name, rule in rules.items()}
+    listed = {row["name"]: set(row["values"].split()) for row in rows}
+    return [f"{name}: listed {listed.get(name)}, in the schema {named.get(name)}"
+            for name in sorted(named.keys() | listed.keys()) if named.get(name) != listed.get(name)]
+
+
+def main(binary, model, schema):
     rows = json.loads(run(binary, "list", "switches", "--format", "json").stdout)["rows"]
     rows = [row for row in rows if row["stated in"] == "a model file"]
     document = json.loads(open(model, encoding="utf-8").read())
-    bad = tried = 0
+    odd = differences(rows, json.loads(open(schema, encoding="utf-8").read()))
+    for line in odd:
+        print(line)
+    bad, tried = len(odd), 0
     for row in rows:
         for value in row["values"].split():
             stated = {"false": False, "true": True}.get(value, value)
