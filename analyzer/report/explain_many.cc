@@ -70,20 +70,22 @@ struct Sum {
 
 // "layers 3: 6 all_gather over tp in each of 4 microbatches = 2 forward + 4 backward".
 void print_sums(const Program& program, const std::vector<CountedRow>& rows, std::ostream& out) {
-  std::vector<std::string> order;
-  std::map<std::string, Sum> sums;
+  using Name = std::pair<std::string, std::string>;  // what stands before the number, and behind it
+  std::vector<Name> order;
+  std::map<Name, Sum> sums;
   for (const CountedRow& row : rows) {
-    const std::string name =
-        fmt::format("{}: {{}} {} over {} {}", one_line(modules_text(row)), info(row.what.op).name,
-                    program.families.at(row.what.family).name, how_often(program, row.what.times));
+    const Name name{
+        one_line(modules_text(row)),
+        fmt::format("{} over {} {}", info(row.what.op).name,
+                    program.families.at(row.what.family).name, how_often(program, row.what.times))};
     const auto [at, fresh] = sums.try_emplace(name);
     if (fresh) order.push_back(name);
     at->second.add(part_of(row.what), row.calls);
   }
-  for (const std::string& name : order) {
+  for (const Name& name : order) {
     const Sum& sum = sums.at(name);
-    std::string text = name + " = " + sum.text();
-    text.replace(text.find("{}"), 2, commas(sum.calls));
+    const std::string text =
+        fmt::format("{}: {} {} = {}", name.first, commas(sum.calls), name.second, sum.text());
     std::string_view lead = "  ";
     for (const std::string& line : wrapped(text, kPageWidth - 4)) {
       out << lead << line << "\n";

@@ -92,6 +92,13 @@ TEST(Explain, CountsPerModuleAndPhase) {
                         "backward (regather)\n"));
 }
 
+TEST(Explain, ANameIsNoTemplateOfItsLine) {
+  Program p = layered();
+  for (Segment::Item& item : p.stages[0].forward.items) item.event.module = "a{}b";
+  EXPECT_THAT(explain(p, {"forward"}),
+              HasSubstr("  a{}b: 4 all_gather over tp in each of 2 microbatches = 4 forward\n"));
+}
+
 TEST(Explain, AlikeLayersAreToldOnce) {
   const std::string text = explain(layered(), {"all_gather"});
   EXPECT_THAT(text, HasSubstr("layers 1-2: 3 all_gather over tp"));
