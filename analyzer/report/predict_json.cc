@@ -160,7 +160,8 @@ void write_predict_json(const Program& program, const ReportOptions& options, st
   }
   write_loads(json, program);
   json.key("pruned").array(JsonWriter::kLines);
-  for (const Pruned& pruned : program.pruned) write_pruned(json, program, pruned);
+  for (const Pruned& pruned : program.pruned)
+    if (selects(selection, program, pruned.event)) write_pruned(json, program, pruned);
   json.end().key("remarks").array(JsonWriter::kLines);
   for (const Remark& r : program.remarks)
     json.object().field("slug", r.slug).field("text", r.text).end();

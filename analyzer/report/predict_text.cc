@@ -184,8 +184,6 @@ void print_unlisted(const Page& page, Count events) {
 // ---- the rest
 
 void print_pruned(const Page& page) {
-  if (page.program.pruned.empty()) return;
-  page.heading("Pruned", "would run if the value needed a gradient");
   Table table({{"id"},
                {"phase"},
                {"operation"},
@@ -193,10 +191,14 @@ void print_pruned(const Page& page) {
                {"tensor", kFlexible},
                {"saved input B", kRight},
                {"because", kWrapped}});
-  for (const Pruned& p : page.program.pruned)
+  for (const Pruned& p : page.program.pruned) {
+    if (!selects(page.selection, page.program, p.event)) continue;
     table.row({p.id, std::string(to_string(p.event.phase)), std::string(info(p.event.op).name),
                page.family(p.event), p.event.tensor, commas(p.event.volume.input_bytes),
                p.because});
+  }
+  if (table.empty()) return;
+  page.heading("Pruned", "would run if the value needed a gradient");
   table.print(page.out);
 }
 

@@ -165,22 +165,28 @@ void check_stage(const Program& program, std::optional<int64_t> stage) {
                                    "", "out-of-range"}});
 }
 
-bool has_module(const Program& program, const std::string& pattern) {
+// Whether anything of the program, or of one stage, is called so.
+bool has_module(const Program& program, const std::string& pattern,
+                std::optional<int64_t> stage = std::nullopt) {
+  const Selection wanted{std::nullopt, stage, pattern};
   const auto any = [&](const std::vector<Event>& events) {
     return std::any_of(events.begin(), events.end(),
-                       [&](const Event& e) { return belongs(e, pattern); });
+                       [&](const Event& e) { return selects(wanted, program, e); });
   };
   Event named;
   for (const PictureOp& op : program.picture.ops) {
     named.module = op.module;
     named.node = op.name;
-    if (belongs(named, pattern)) return true;
+    if ((!stage || op.stage % program.pipeline_ranks == *stage) && belongs(named, pattern))
+      return true;
   }
-  for (const Stage& stage : program.stages) {
-    for (const Segment* segment : {&stage.forward, &stage.backward})
+  for (const Stage& s : program.stages) {
+    for (const Segment* segment : {&s.forward, &s.backward})
       for (const Segment::Item& item : segment->items)
-        if (belongs(item.event, pattern)) return true;
-    if (any(stage.send_activation) || any(stage.send_gradient)) return true;
+        if (selects(wanted, program, item.event)) return true;
+    if (any(s.send_activation) || any(s.send_gradient) || any(s.recv_activation) ||
+        any(s.recv_gradient))
+      return true;
   }
   return any(program.after);
 }
@@ -198,13 +204,34 @@ void check_module(const Program& program, const std::string& pattern) {
                     did_you_mean(pattern, names), "bad-option"}});
 }
 
+// A module of another stage issues nothing there: an answer of nothing would look like one.
+void check_module_and_stage(const Program& program, const Selection& asked) {
+  std::optional<int64_t> stage = asked.stage;
+  const std::optional<AtomIndex> pipeline = program.mesh.pipeline_atom();
+  if (!stage && asked.rank && pipeline) stage = program.mesh.coordinate(*asked.rank, *pipeline);
+  if (asked.module.empty() || !stage || has_module(program, asked.module, stage)) return;
+  std::vector<int64_t> there;
+  for (int64_t s = 0; s < program.pipeline_ranks; ++s)
+    if (has_module(program, asked.module, s)) there.push_back(s);
+  const std::string word = there.size() == 1 ? "stage " : "stages ";
+  throw UserError(
+      "shape2trace",
+      {{"--module",
+        fmt::format("{} is on {}{}, but {} is {}", quoted(asked.module), word, ranges(there),
+                    asked.stage ? "--stage" : "the stage of --rank", *stage),
+        fmt::format("a module of stage {}, or {}{}", *stage, word, ranges(there)), "",
+        "contradiction"}});
+}
+
 }  // namespace
 
 Selection selection_of(const Program& program, const ReportOptions& options) {
   check_rank(program, options.rank);
   check_stage(program, options.stage);
   check_module(program, options.module);
-  return {options.rank, options.stage, options.module};
+  Selection selection{options.rank, options.stage, options.module};
+  check_module_and_stage(program, selection);
+  return selection;
 }
 
 void check_rank(const Program& program, std::optional<Rank> rank) {

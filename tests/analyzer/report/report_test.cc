@@ -13,6 +13,7 @@
 namespace s2t {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -45,6 +46,48 @@ TEST(Reports, AnUnknownRankIsAnError) {
   for (const std::string command : {"predict", "groups"})
     EXPECT_EQ(message([&] { print(tensor_parallel_program(), command, "text", options); }),
               "shape2trace: --rank: no rank 4; expected 0 to 3. [out-of-range]");
+}
+
+TEST(Reports, WhatIsPrunedIsChosenAsEventsAre) {
+  Program p = pipeline_program();
+  p.causes.push_back({});
+  for (const int64_t stage : {0, 1}) {
+    Event e = sample::event(Phase::backward, Collective::all_reduce, 1, "x.grad", "fc", {8, 8}, 2);
+    e.node = stage == 0 ? "embed" : "fc";
+    e.ranks = sample::along(p.mesh, "pp", stage);
+    p.pruned.push_back({"only_" + std::to_string(stage), e, "x does not require grad"});
+  }
+  ReportOptions stage, module, rank;
+  stage.stage = 1;
+  module.module = "fc";
+  rank.rank = Rank(1);
+  for (const std::string format : {"text", "json"}) {
+    EXPECT_THAT(print(p, "predict", format), AllOf(HasSubstr("only_0"), HasSubstr("only_1")));
+    for (const ReportOptions& only : {stage, module, rank})
+      EXPECT_THAT(print(p, "predict", format, only),
+                  AllOf(Not(HasSubstr("only_0")), HasSubstr("only_1")));
+  }
+  p.pruned.pop_back();
+  EXPECT_THAT(print(p, "predict", "text", stage), Not(HasSubstr("Pruned")));
+}
+
+TEST(Reports, AModuleOfAnotherStageIsAnErrorThatNamesItsOwn) {
+  Program p = pipeline_program();
+  Event e = sample::event(Phase::forward, Collective::all_reduce, 1, "y", "fc2", {8, 8}, 2);
+  e.ranks = sample::along(p.mesh, "pp", 1);
+  p.stages[1].forward.items.push_back({e});
+  ReportOptions options;
+  options.module = "fc2";
+  options.stage = 0;
+  EXPECT_EQ(message([&] { print(p, "predict", "text", options); }),
+            "shape2trace: --module: \"fc2\" is on stage 1, but --stage is 0; expected a module of "
+            "stage 0, or stage 1. [contradiction]");
+  options.stage.reset();
+  options.rank = Rank(2);
+  EXPECT_THAT(message([&] { print(p, "predict", "json", options); }),
+              HasSubstr("is on stage 1, but the stage of --rank is 0"));
+  options.rank = Rank(3);
+  EXPECT_THAT(print(p, "predict", "text", options), HasSubstr("fc2"));
 }
 
 TEST(Reports, ALongListingIsShownOnRequestOnly) {
