@@ -55,7 +55,7 @@ constexpr ProfileSwitch kSwitches[] = {
      "zero: bf16 gradients of stage 0 are one flat tensor, and parameters are gathered after the "
      "step"},
     {"reduce_bucket_size", "N", "zero: elements of gradients that are reduced together"},
-    {"param_persistence_threshold", "N", "zero: of stage 3, elements of what is not taken apart"},
+    {"param_persistence_threshold", "0 N", "zero: of stage 3, elements of what is not taken apart"},
     {"zero_gradients", "whole scattered",
      "zero: of stages 1 and 2, all-reduced, or reduce-scattered as the ZeRO paper counts"},
     {"expert_capacity", "none X",
