@@ -114,7 +114,8 @@ class Lister {
   // A small world lists messages rank by rank.
   int64_t copies(const Event& kept, const StepAction& action) const {
     const bool message = kept.ring || is_message(action.kind);
-    if (!message || program_.mesh.world() > kExplicitRanks) return 1;
+    if (!message) return spelled_out(program_, kept);
+    if (program_.mesh.world() > kExplicitRanks) return 1;
     Event event = kept;
     complete(event, action, 1);
     return static_cast<int64_t>(ranks_of(program_, event).size());
@@ -233,7 +234,24 @@ class Lister {
     const auto [at, fresh] = run.calls.try_emplace(event.call, next_call_);
     if (event.call < 0 || fresh) at->second = next_call_++;
     event.call = at->second;
+    if (spelled_out(program_, event) > 1) return per_coordinate(event);
     publish(event);
+  }
+
+  // One event per place in the group, each with what it sends to its neighbour.
+  void per_coordinate(const Event& event) {
+    const Family& group = program_.families.at(event.family);
+    const int64_t n = spelled_out(program_, event), offset = *event.peer_offset;
+    for (int64_t c = 0; c < n; ++c) {
+      Event one = event;
+      one.peer_offset.reset();
+      one.splits = Splits{1, std::vector<Count>(static_cast<size_t>(n)), {}};
+      one.splits->recv = one.splits->send;
+      one.splits->send[static_cast<size_t>((c + offset + n) % n)] = event.volume.elements;
+      one.splits->recv[static_cast<size_t>((c - offset + n) % n)] = event.volume.elements;
+      one.ranks.along.push_back({group.name, group.atoms, {c}});
+      publish(one);
+    }
   }
 
   void publish(Event& event) {
@@ -273,6 +291,12 @@ std::vector<Event> events_of(const Program& program, Rank rank) {
     if (contains(e.ranks, program.mesh, rank)) events.push_back(e);
   });
   return events;
+}
+
+int64_t spelled_out(const Program& program, const Event& kept) {
+  if (kept.op != Collective::all_to_all || !kept.peer_offset) return 1;
+  const int64_t n = program.mesh.size(program.families.at(kept.family).atoms);
+  return n <= kExplicitRanks ? n : 1;
 }
 
 void place(const Program& program, Event& event) {

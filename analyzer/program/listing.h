@@ -16,6 +16,10 @@ namespace s2t {
 // Worlds up to this size list ranks by number and one event per rank for P2P.
 inline constexpr int64_t kExplicitRanks = 64;
 
+// How many events a kept all-to-all is listed as: with a `peer_offset` in a group of up to 64 ranks
+// one for each of them, with splits in place of the offset; any other, one as it is.
+int64_t spelled_out(const Program& program, const Event& kept);
+
 using EventVisitor = std::function<void(const Event&)>;
 
 // Calls `visit` for every event of the step; events of up to 64 ranks carry global ranks as peers.

@@ -88,7 +88,7 @@ struct Event {
   std::string module;                 // owner in the model, may be empty
   std::optional<int64_t> stage, chunk, microbatch;
   RankSet ranks;
-  // P2P: the peer's coordinate along the group's axis minus ours; in a ring they close.
+  // P2P and all_to_all to one neighbour: the peer's coordinate minus ours; in a ring they close.
   std::optional<int64_t> peer_offset;
   std::optional<Rank> peer;  // P2P in a listing of at most 64 ranks: global rank
   int64_t call = -1;         // events of one collective with different numbers share it
@@ -96,7 +96,7 @@ struct Event {
   DType dtype = DType::f32;
   Shape shape;  // local input shape
   Volume volume;
-  std::optional<Splits> splits;      // every all_to_all
+  std::optional<Splits> splits;      // all_to_all without peer_offset
   std::vector<std::string> members;  // tensors in one bucket or coalesced call
   int64_t repeat = 1;
   size_t cause = 0;  // index into Program::causes

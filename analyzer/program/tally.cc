@@ -355,12 +355,14 @@ int64_t times_run(const Segment::Item& item, int64_t times) {
 }
 
 Count count_events(const Program& program, const Selection& selection) {
-  const bool per_rank = program.mesh.world() <= kExplicitRanks && !selection.rank;
+  const bool small = program.mesh.world() <= kExplicitRanks;
   const Tally tally(program, selection);
   // Messages are listed rank by rank: how many ranks of a pipeline rank issue this one?
   const auto copies = [&](const Event& e, size_t pipeline_rank) {
     const bool message = e.op == Collective::send || e.op == Collective::recv;
-    if (!per_rank || !message) return Count{1};
+    if (selection.rank) return Count{1};
+    if (!message) return static_cast<Count>(spelled_out(program, e));
+    if (!small) return Count{1};
     const std::vector<Rank> ranks = ranks_of(program, e);
     return static_cast<Count>(std::count_if(ranks.begin(), ranks.end(), [&](Rank r) {
       return tally.pipeline_rank(r) == pipeline_rank;

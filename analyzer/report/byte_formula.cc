@@ -64,6 +64,7 @@ std::vector<ByteLine> lines_of(const Event& event, const Numbers& x) {
     case Collective::reduce_scatter:
       return {x.whole("input"), x.plain("output"), x.share(1, checked_mul(x.n, part))};
     case Collective::all_to_all:
+      if (event.peer_offset) return {x.plain("input"), x.plain("output"), x.plain("wire")};
       return {x.plain("input"), x.plain("output"), x.share(1, part)};
     case Collective::send:
       return {x.plain("input"), none("output", "a send gives nothing back"), x.plain("wire")};

@@ -53,9 +53,10 @@ std::string where(const Event& event) {
 
 std::string peer_text(const Program& program, const Event& event) {
   if (event.peer) return fmt::format("rank {}", event.peer->value);
+  const bool in_group = event.ring || event.op == Collective::all_to_all;
   if (event.peer_offset)
     return fmt::format("{:+} along {}", *event.peer_offset,
-                       event.ring ? program.families.at(event.family).name : "the pipeline");
+                       in_group ? program.families.at(event.family).name : "the pipeline");
   return "";
 }
 

@@ -65,7 +65,7 @@ class RankWords {
 std::string who(RankWords& words_of, const Event& e) {
   std::string text = words_of(e.ranks);
   if (!e.peer && !e.peer_offset) return text == "all" ? "" : text;
-  text += e.op == Collective::send ? " to " : " from ";
+  text += e.op == Collective::recv ? " from " : " to ";
   return text + (e.peer ? std::to_string(e.peer->value) : fmt::format("{:+}", *e.peer_offset));
 }
 

@@ -15,7 +15,7 @@ int64_t place_of(const Mesh& mesh, const Family& family, Rank rank) {
 }
 
 std::optional<Rank> known_peer(const Program& program, const Event& event, Rank rank) {
-  if (event.peer || !event.peer_offset) return event.peer;
+  if (event.peer || !event.peer_offset || event.op == Collective::all_to_all) return event.peer;
   return peer_of(program, event, rank);
 }
 

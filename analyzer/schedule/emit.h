@@ -55,7 +55,7 @@ class Emitter {
   Cause ring_cause(OpId op, const RingExchange& exchange, Phase phase);
   void launch(Event event, const RingExchange& exchange, std::vector<Event>& out);
   std::vector<Event> ring_calls(OpId op, Phase phase);
-  void go_on(Event event, std::vector<Event>& out);
+  void go_on(Event& event);
 
   const Graph& graph_;
   const Forward& forward_;

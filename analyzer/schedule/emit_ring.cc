@@ -119,29 +119,18 @@ std::vector<Event> Emitter::ring_calls(OpId id, Phase phase) {
     why.planner = fmt::format("call {} of {} is {}", i + 1, calls.size(), info(event.op).name);
     event.cause = cause(std::move(why));
     event.volume = volume(event.op, elements(event.shape), size_of(event.dtype), n);
-    if (event.op == Collective::all_to_all)
-      go_on(std::move(event), events);
-    else
-      events.push_back(std::move(event));
+    if (event.op == Collective::all_to_all) go_on(event);
+    events.push_back(std::move(event));
   }
   return events;
 }
 
-// An all-to-all in which every rank sends all that it has to the next one.
-void Emitter::go_on(Event event, std::vector<Event>& out) {
-  const Family& group = program_.families[event.family];
-  const int64_t n = graph_.mesh.size(group.atoms);
+// An all-to-all in which every rank sends all that it has to the next one. The listing spells out
+// who that is (program/listing.h).
+void Emitter::go_on(Event& event) {
   event.call = calls_++;
+  event.peer_offset = 1;
   event.volume.wire_bytes = event.volume.input_bytes;
-  for (int64_t c = 0; c < n; ++c) {
-    Event e = event;
-    std::vector<Count> sends(static_cast<size_t>(n)), recvs = sends;
-    sends[static_cast<size_t>((c + 1) % n)] = recvs[static_cast<size_t>((c + n - 1) % n)] =
-        elements(e.shape);
-    e.splits = Splits{1, std::move(sends), std::move(recvs)};
-    e.ranks.along.push_back({group.name, group.atoms, {c}});
-    out.push_back(std::move(e));
-  }
 }
 
 // Ranks at even positions send first, the others receive first.

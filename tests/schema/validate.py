@@ -64,6 +64,18 @@ def check_explain(path, binary, validator, program):
     return bad
 
 
+def check_large_ring(root, binary, validators):
+    """More ranks in a ring than are spelled out."""
+    path = root / "models" / "configs" / "llama-3.1-8b.json"
+    plan = ["--profile", "torchtitan", "--cp", "128", "--seq", "8192"]
+    bad = []
+    for kind, words in [("program", ["predict"]), ("explain", ["explain"])]:
+        query = ["all_to_all"] if kind == "explain" else []
+        printed, wrong = output(binary, words, path, *query, *plan)
+        bad += wrong + (errors(validators[kind], printed) if printed else [])
+    return bad
+
+
 def strictness(validators, document):
     """Negative controls: a schema that accepts anything proves nothing."""
     broken = []
@@ -83,6 +95,9 @@ def main(binary, root, *models):
         for line in check_model(path, binary, validators):
             print(f"{path.name}: {line}")
             bad += 1
+    for line in [] if models else check_large_ring(root, binary, validators):
+        print(f"a large ring: {line}")
+        bad += 1
     for line in strictness(validators, json.loads(paths[0].read_text(encoding="utf-8"))):
         print(line)
         bad += 1

@@ -1,6 +1,8 @@
 // What torchtitan and DeepSpeed add to a plan: sequence-parallel heads, partitioned borders.
 #include <gmock/gmock.h>
 
+#include "analyzer/program/listing.h"
+#include "analyzer/program/tally.h"
 #include "tests/analyzer/io/framework_steps.h"
 
 namespace s2t {
@@ -235,9 +237,8 @@ TEST(TorchRing, GathersKeysAndValuesAndPassesGradientsOn) {
   const std::string unit = "cp all_gather 30784>123136";  // the block's parameters
   EXPECT_EQ(of(p, Phase::forward, "layers.0.attn"),
             (Counts{{unit, 1}, {"cp all_gather 4096>16384", 1}}));
-  // An event for each rank of the ring, as each sends to another one.
   EXPECT_EQ(of(p, Phase::backward, "layers.0.attn"),
-            (Counts{{unit, 1}, {"cp all_gather 4096>16384", 1}, {"cp all_to_all 8192>8192", 16}}));
+            (Counts{{unit, 1}, {"cp all_gather 4096>16384", 1}, {"cp all_to_all 8192>8192", 4}}));
 }
 
 TEST(TorchRing, MayPassKeysAndValuesOnToo) {
@@ -334,6 +335,55 @@ TEST(Ddp, BroadcastsBuffersBeforeTheFirstForwardOfAStep) {
   EXPECT_EQ(count({}), 0);
   EXPECT_EQ(count({"buffers=64"}), 1);
   EXPECT_EQ(count({"buffers=64", "every=microbatch"}), 3);
+}
+
+// --- torchtitan's ring ----------------------------------------------------------------------------
+
+Plan ring_of(int64_t cp) {
+  Plan p;
+  p.cp = cp;
+  p.seq = 2048;
+  return p;
+}
+
+std::vector<Event> passed_on(const std::vector<Event>& events) {
+  std::vector<Event> some;
+  for (const Event& e : events)
+    if (e.op == Collective::all_to_all) some.push_back(e);
+  return some;
+}
+
+std::vector<Event> kept(const Program& p) {
+  std::vector<Event> events;
+  for_each_kept_event(p, [&](const Event& e) { events.push_back(e); });
+  return events;
+}
+
+// Once per part, whatever the number of ranks; a small group is spelled out rank by rank.
+TEST(TorchRing, KeepsAGradientsPassageOnceAndListsItPerRank) {
+  const Program p = predict(grouped(), ring_of(4), profile_of("torchtitan"));
+  ASSERT_EQ(passed_on(kept(p)).size(), 4u);
+  EXPECT_EQ(passed_on(kept(p)).front().peer_offset, 1);
+  const std::vector<Event> all = list_events(p), listed = passed_on(all);
+  ASSERT_EQ(listed.size(), 16u);
+  EXPECT_EQ(count_events(p), all.size());
+  const Count elements = listed[1].volume.elements;
+  EXPECT_EQ(listed[1].splits, (Splits{1, {0, 0, elements, 0}, {elements, 0, 0, 0}}));
+  EXPECT_EQ(listed[1].peer_offset, std::nullopt);
+  EXPECT_EQ(listed[1].call, listed[0].call);
+  EXPECT_EQ(listed[1].ranks.along.back().coordinates, std::vector<int64_t>{1});
+  EXPECT_EQ(passed_on(events_of(p, Rank(3))).size(), 4u);
+}
+
+TEST(TorchRing, TellsTheNeighbourOfALargeGroupByItsOffset) {
+  const Program p = predict(grouped(), ring_of(256), profile_of("torchtitan"));
+  EXPECT_EQ(passed_on(kept(p)).size(), 256u);
+  const std::vector<Event> all = list_events(p), listed = passed_on(all);
+  ASSERT_EQ(listed.size(), 256u);
+  EXPECT_EQ(count_events(p), all.size());
+  EXPECT_EQ(listed[7].peer_offset, 1);
+  EXPECT_EQ(listed[7].splits, std::nullopt);
+  EXPECT_EQ(listed[7].volume.wire_bytes, listed[7].volume.input_bytes);
 }
 
 }  // namespace
