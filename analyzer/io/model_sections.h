@@ -63,6 +63,8 @@ std::optional<Residual> read_residual(const JsonCursor& at);
 void read_convention(const JsonCursor& at, const KnownAxes& known, Model& model);
 std::optional<BatchDecl> read_batch(const JsonCursor& at, const KnownAxes& known);
 std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes& known);
+// Whether a schedule runs several model chunks per rank; a test holds it against schedules().
+bool takes_chunks(std::string_view schedule);
 GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known);
 std::vector<RoutingDecl> read_routing(const JsonCursor& at, const KnownAxes& known);
 Switches read_switches(const JsonCursor& at);

@@ -213,6 +213,10 @@ std::optional<BatchDecl> read_batch(const JsonCursor& at, const KnownAxes& known
   return batch;
 }
 
+bool takes_chunks(std::string_view schedule) {
+  return schedule == "interleaved" || schedule == "interleaved_steps";
+}
+
 std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes& known) {
   PipelineDecl pipeline;
   if (!at) {
@@ -230,7 +234,7 @@ std::optional<PipelineDecl> read_pipeline(const JsonCursor& at, const KnownAxes&
   if (stated) pipeline.schedule = std::string(*stated);
   const JsonCursor chunks = object.optional("chunks");
   pipeline.chunks = chunks.integer(1, kMostStages).value_or(1);
-  if (known_schedule && pipeline.chunks > 1 && !pipeline.schedule.starts_with("interleaved"))
+  if (known_schedule && pipeline.chunks > 1 && !takes_chunks(pipeline.schedule))
     chunks.error(
         fmt::format("{} chunks with schedule {}", pipeline.chunks, quoted(pipeline.schedule)),
         "1, or \"schedule\": \"interleaved\"", "", "schedule");

@@ -35,7 +35,7 @@ struct Plan {
   std::vector<int64_t> stage_layers;
   int64_t first_layers = 0, last_layers = 0;
   int64_t layers_per_chunk = 0;  // says how many chunks there are, as vpp does
-  std::string schedule;          // of the pipeline; "": 1f1b, or interleaved with vpp > 1
+  std::string schedule;          // of the pipeline; "": 1f1b, or with vpp > 1 the framework's
   Recompute recompute = Recompute::none;
   std::optional<int64_t> world;  // checked if stated
 

@@ -271,15 +271,15 @@ class Checker {
 
   void schedule() {
     if (p_.schedule.empty()) return;
-    const bool interleaved = p_.schedule == "interleaved";
+    const bool chunks = takes_chunks(p_.schedule);
     if (p_.pp == 1)
       refuse("--schedule", quoted(p_.schedule) + " without a pipeline",
              "--pp 2 or more, or leave it out", "", "schedule");
-    else if (p_.vpp > 1 && !interleaved)
+    else if (p_.vpp > 1 && !chunks)
       refuse("--schedule", quoted(p_.schedule) + " with several model chunks per rank",
-             "\"interleaved\", or --vpp 1", "", "schedule");
-    else if (p_.vpp == 1 && interleaved)
-      refuse("--schedule", "\"interleaved\" with one model chunk per rank",
+             "--vpp 1, or leave it out", "", "schedule");
+    else if (p_.vpp == 1 && chunks)
+      refuse("--schedule", quoted(p_.schedule) + " with one model chunk per rank",
              "--vpp 2 or more, or \"1f1b\"", "", "schedule");
   }
 

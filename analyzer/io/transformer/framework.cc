@@ -178,17 +178,21 @@ class Limits {
   }
 
   void pipeline() {
-    refuse(!is("pipeline", "deepspeed") && p_.schedule == "deepspeed", "--schedule",
-           "the schedule of DeepSpeed", "another one, or leave it out");
+    const bool deepspeed = is("pipeline", "deepspeed"), torch = is("pipeline", "torch");
+    refuse(!deepspeed && p_.schedule == "deepspeed", "--schedule", "the schedule of DeepSpeed",
+           "another one, or leave it out");
+    refuse(!deepspeed && !torch && p_.schedule == "interleaved_steps", "--schedule",
+           "the schedule of torch.distributed.pipelining", "another one, or leave it out");
+    refuse(torch && p_.schedule == "interleaved", "--schedule",
+           "Megatron's order of interleaved chunks", "interleaved_steps, or leave it out");
     refuse(p_.vpp > 1 && p_.pp == 2 && is("interleaved_p2p", "batched"), "--pp",
            "2 pipeline ranks with model chunks and without overlapped messages", "more than 2",
            "Or leave out --no-overlap-p2p-communication (interleaved_p2p=batched).");
-    const bool torch = is("pipeline", "torch");
     refuse(
         torch && p_.pp > 1 && p_.schedule != "gpipe" && p_.microbatches() < p_.pp, "--global-batch",
         fmt::format("{} microbatches on {} pipeline ranks", p_.microbatches(), p_.pp),
         fmt::format("{} samples or more", p_.pp * p_.dp * p_.micro_batch), "Or --schedule gpipe.");
-    if (!is("pipeline", "deepspeed") || p_.pp == 1) return;
+    if (!deepspeed || p_.pp == 1) return;
     refuse(p_.vpp > 1, "--vpp", "model chunks", "1", "megatron and torchtitan have them.");
     refuse(p_.zero > 1, "--zero", fmt::format("ZeRO stage {} with a pipeline", p_.zero), "0 or 1");
     refuse(p_.schedule != "deepspeed", "--schedule", p_.schedule, "deepspeed, or leave it out");

@@ -125,9 +125,10 @@ void set_pipeline(ModelBuilder& b) {
   PipelineDecl pipeline;
   pipeline.axis = "pp";
   const bool torch = b.profile.is("pipeline", "torch");
-  pipeline.schedule = b.p.vpp > 1            ? (torch ? "interleaved_steps" : "interleaved")
-                      : b.p.schedule.empty() ? "1f1b"
-                                             : b.p.schedule;
+  pipeline.schedule = !b.p.schedule.empty() ? b.p.schedule
+                      : b.p.vpp == 1        ? "1f1b"
+                      : torch               ? "interleaved_steps"
+                                            : "interleaved";
   pipeline.chunks = b.p.vpp;
   pipeline.warm_up_all = b.p.vpp > 1 && b.profile.is("pipeline", "megatron-0.8");
   const bool interleaved = b.p.vpp > 1 && !b.profile["interleaved_p2p"].empty();

@@ -5,7 +5,9 @@
 
 #include "analyzer/io/fit.h"
 #include "analyzer/io/hf_config.h"
-#include "tests/analyzer/io/predicted.h"
+#include "analyzer/io/model_sections.h"
+#include "analyzer/schedule/pipeline.h"
+#include "tests/analyzer/io/framework_steps.h"
 
 namespace s2t {
 namespace {
@@ -200,6 +202,36 @@ TEST(Plan, HasScheduleOnlyWithThePipelineItNeeds) {
   plan.schedule = "deepspeed";
   EXPECT_THAT(refusals(dense(4, 64, 4), plan),
               ElementsAre(HasSubstr("the schedule of DeepSpeed under megatron")));
+}
+
+TEST(Plan, KnowsWhichSchedulesTakeChunks) {
+  for (const ScheduleDef& schedule : schedules())
+    EXPECT_EQ(takes_chunks(schedule.name), schedule.chunked) << schedule.name;
+}
+
+TEST(Plan, RunsAStatedScheduleOfChunksUnderItsFrameworkAlone) {
+  const Architecture a = framework_steps::llama(8, 64, 8, 96);
+  const std::pair<const char*, const char*> own[] = {{"megatron", "interleaved"},
+                                                     {"torchtitan", "interleaved_steps"}};
+  for (const auto& [framework, its] : own)
+    for (const auto& [other, schedule] : own) {
+      Plan plan = plan_of(1, 128, false);
+      plan.pp = plan.vpp = 2;
+      plan.global_batch = 4;
+      const Profile profile = profile_of(framework);
+      EXPECT_EQ(model_of(a, plan, profile).pipeline->schedule, its);
+      plan.schedule = schedule;
+      if (schedule == its)
+        EXPECT_EQ(model_of(a, plan, profile).pipeline->schedule, its);
+      else
+        EXPECT_THAT(refusals(a, plan, profile), ElementsAre(HasSubstr("--schedule: ")));
+      plan.vpp = 1;
+      EXPECT_THAT(refusals(a, plan, profile),
+                  Contains(HasSubstr("with one model chunk per rank; expected --vpp 2 or more")));
+      plan.vpp = 2;
+      plan.schedule = "gpipe";
+      EXPECT_THAT(refusals(a, plan, profile), Contains(HasSubstr("expected --vpp 1, or leave")));
+    }
 }
 
 // parallel_state.py, initialize_model_parallel: an order that ends with pp, or one replica of
