@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -205,6 +206,7 @@ struct Switches {
   bool share_conversions = true;  // a value is converted once per target layout, not per consumer
   bool accumulate_first = true;   // equal-layout gradients add before they are converted
   Residual residual = Residual::used;
+  std::string_view stored_by = "residual: stored";  // what asks for that, in the user's words
   bool lazy_partial = false;  // keep a Partial through linear ops instead of reducing at first use
   bool explicit_redistribution = false;  // implicit conversions are errors
   bool fused_column_linear = false;      // Megatron: the input gradient is reduced even if unneeded

@@ -280,9 +280,9 @@ class Assembler {
       context.kind = CauseKind::regather;
       context.consumer = step.op;
       context.why = fmt::format(
-          "the gathered {} was not kept after the forward (residual: stored), so it is gathered "
-          "once more: the weight gradient of {} reads it",
-          v.name, graph_.op(step.op).name);
+          "the gathered {} was not kept after the forward ({}), so it is gathered once more: the "
+          "weight gradient of {} reads it",
+          v.name, graph_.switches.stored_by, graph_.op(step.op).name);
     } else {
       context.kind = CauseKind::backward_conversion;
       context.consumer = step.sources.empty() ? step.op : step.sources.back();

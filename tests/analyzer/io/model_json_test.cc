@@ -111,7 +111,10 @@ TEST(ModelJson, ReadsWhatSurroundsTheOps) {
   EXPECT_EQ(model.routing[0].capacity_factor, 1.25);
   EXPECT_TRUE(model.routing[0].pad_to_capacity);
   EXPECT_EQ(model.routing[1].skew, (std::vector<double>{7, 1.5}));
-  const Switches expected{false, false, Residual::stored, true, true, true};
+  Switches expected;
+  expected.share_conversions = expected.accumulate_first = false;
+  expected.residual = Residual::stored;
+  expected.lazy_partial = expected.explicit_redistribution = expected.fused_column_linear = true;
   EXPECT_EQ(model.switches, expected);
 }
 
