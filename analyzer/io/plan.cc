@@ -16,6 +16,12 @@ bool Plan::countable() const {
   return ranks <= kMostRanks;
 }
 
+bool Plan::tokens_countable() const {
+  int64_t most = kMostSize;
+  for (const int64_t n : {seq, micro_batch, dp}) most /= std::max<int64_t>(n, 1);
+  return most >= 1;
+}
+
 std::vector<std::string> split_order(const std::string& order) {
   std::vector<std::string> words(1);
   for (const char c : order)

@@ -39,8 +39,10 @@ struct Plan {
   Recompute recompute = Recompute::none;
   std::optional<int64_t> world;  // checked if stated
 
-  bool countable()
-      const;  // no more ranks than a mesh may have; products of sizes overflow where it is not
+  // No more ranks than a mesh may have; products of sizes overflow where it is not.
+  bool countable() const;
+  // No more tokens in a microbatch of all ranks than a dim may have; likewise.
+  bool tokens_countable() const;
   int64_t expert_tp() const { return etp > 0 ? etp : tp; }
   bool sequence_parallel() const { return sp && tp > 1; }
   int64_t microbatches() const { return global_batch == 0 ? 1 : global_batch / (dp * micro_batch); }

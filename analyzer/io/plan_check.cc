@@ -133,6 +133,12 @@ class Checker {
              fmt::format("{} tokens do not divide over {} ranks ({})", p_.seq, sequence,
                          p_.sequence_parallel() ? "tp x cp" : "cp"),
              neighbours(p_.seq, sequence), "", "indivisible");
+    if (p_.countable() && !p_.tokens_countable())
+      refuse("--micro-batch",
+             fmt::format("{} samples of {} tokens on each of {} data-parallel ranks",
+                         commas(p_.micro_batch), commas(p_.seq), commas(p_.dp)),
+             fmt::format("at most {} of all three multiplied", commas(kMostSize)), "",
+             "out-of-range");
     const int64_t positions = a_.position_rows - a_.unused_positions;
     if (a_.positions == Positions::learned && p_.seq > positions)
       refuse("--seq",

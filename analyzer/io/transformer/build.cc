@@ -66,7 +66,7 @@ std::optional<Model> build_transformer(const Architecture& a, const Plan& stated
   if (plan.order.empty()) plan.order = profile["rank_order"];
   check_contradictions(stated, a.layers, sink);
   check_plan(a, plan, sink);
-  if (!plan.countable()) return std::nullopt;
+  if (!plan.countable() || !plan.tokens_countable()) return std::nullopt;
   check_framework(a, plan, profile, sink);
   check_parts(a, plan, profile, sink);
   if (sink.any()) return std::nullopt;

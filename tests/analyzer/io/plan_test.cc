@@ -204,6 +204,24 @@ TEST(Plan, HasScheduleOnlyWithThePipelineItNeeds) {
               ElementsAre(HasSubstr("the schedule of DeepSpeed under megatron")));
 }
 
+// A dim has at most 2^40 elements; products with what a token is routed to fit 64 bits then.
+TEST(Plan, HasNoMoreTokensThanADimMayHave) {
+  Plan plan = plan_of(1, int64_t{1} << 32, false);
+  plan.micro_batch = int64_t{1} << 32;
+  for (const char* framework : {"megatron", "torchtitan", "ddp", "deepspeed"})
+    EXPECT_THAT(refusals(mixtral(4), plan, profile_of(framework)),
+                ElementsAre(HasSubstr("--micro-batch: 4,294,967,296 samples of 4,294,967,296 "
+                                      "tokens on each of 1 data-parallel ranks; expected at most "
+                                      "1,099,511,627,776 of all three multiplied")));
+  Diagnostics job;
+  check_job(plan, job);
+  EXPECT_TRUE(job.any());
+  plan.micro_batch = 1 << 8;
+  EXPECT_NO_THROW(model_of(mixtral(4), plan, profile_of("megatron")));
+  plan.dp = 2;
+  EXPECT_THAT(refusals(mixtral(4), plan), ElementsAre(HasSubstr("on each of 2 data-parallel")));
+}
+
 TEST(Plan, KnowsWhichSchedulesTakeChunks) {
   for (const ScheduleDef& schedule : schedules())
     EXPECT_EQ(takes_chunks(schedule.name), schedule.chunked) << schedule.name;
