@@ -77,7 +77,9 @@ std::string SummaryText::part() const {
 void SummaryText::print_groups() const {
   const auto rows = summarize(program, selection);
   if (rows.empty()) {
-    out << "\nNothing is communicated.\n";
+    out << (selection.module.empty() ? "\nNothing is communicated.\n"
+                                     : fmt::format("\nNothing of {} is communicated by {}.\n",
+                                                   one_line(selection.module), whose()));
     return;
   }
   heading("Summary", fmt::format("of {}{}, bytes of one step", whose(), part()));

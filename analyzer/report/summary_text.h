@@ -18,7 +18,7 @@ struct SummaryText {
   std::ostream& out;
   bool color = false;
 
-  // Per phase, group and collective; "Nothing is communicated." if there is nothing.
+  // Per phase, group and collective; a sentence if there is nothing.
   void print_groups() const;
   // Who every kernel belongs to (program/owner.h).
   void print_owners() const;

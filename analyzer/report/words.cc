@@ -204,23 +204,21 @@ void check_module(const Program& program, const std::string& pattern) {
                     did_you_mean(pattern, names), "bad-option"}});
 }
 
-// A module of another stage issues nothing there: an answer of nothing would look like one.
+// A module of another stage issues nothing there: an answer of nothing would look like one. Whoever
+// asks rank by rank gets an empty list.
 void check_module_and_stage(const Program& program, const Selection& asked) {
-  std::optional<int64_t> stage = asked.stage;
-  const std::optional<AtomIndex> pipeline = program.mesh.pipeline_atom();
-  if (!stage && asked.rank && pipeline) stage = program.mesh.coordinate(*asked.rank, *pipeline);
+  const std::optional<int64_t> stage = asked.stage;
   if (asked.module.empty() || !stage || has_module(program, asked.module, stage)) return;
   std::vector<int64_t> there;
   for (int64_t s = 0; s < program.pipeline_ranks; ++s)
     if (has_module(program, asked.module, s)) there.push_back(s);
   const std::string word = there.size() == 1 ? "stage " : "stages ";
-  throw UserError(
-      "shape2trace",
-      {{"--module",
-        fmt::format("{} is on {}{}, but {} is {}", quoted(asked.module), word, ranges(there),
-                    asked.stage ? "--stage" : "the stage of --rank", *stage),
-        fmt::format("a module of stage {}, or {}{}", *stage, word, ranges(there)), "",
-        "contradiction"}});
+  throw UserError("shape2trace",
+                  {{"--module",
+                    fmt::format("{} is on {}{}, but --stage is {}", quoted(asked.module), word,
+                                ranges(there), *stage),
+                    fmt::format("a module of stage {}, or {}{}", *stage, word, ranges(there)), "",
+                    "contradiction"}});
 }
 
 }  // namespace
