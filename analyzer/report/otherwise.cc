@@ -50,7 +50,8 @@ std::string text_of(const Effect& effect) {
   CallCounts all = effect.now;
   all.insert(effect.then.begin(), effect.then.end());
   std::vector<std::string> parts;
-  for (const auto& [key, n] : all) {
+  for (const auto& entry : all) {
+    const auto& key = entry.first;
     const auto count = [&](const CallCounts& calls) {
       const auto at = calls.find(key);
       return at == calls.end() ? Count{0} : at->second;
