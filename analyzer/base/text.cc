@@ -35,6 +35,22 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return text;
 }
 
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words = split(text, ' ');
+  std::erase(words, "");
+  return words;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text)
+    if (c == separator)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
+}
+
 std::string commas(uint64_t n) {
   std::string digits = std::to_string(n);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)

@@ -36,6 +36,8 @@ class Arguments {
 
   bool has(std::string_view flag) const { return options.contains(std::string(flag)); }
   std::string text(std::string_view flag) const;
+  // Of an option that may be given several times, in order; none if it is not given.
+  std::vector<std::string> lines(std::string_view flag) const;
   // Throws UserError unless the value is a whole number from `least` to `most`.
   std::optional<int64_t> integer(std::string_view flag, int64_t least, int64_t most) const;
 };

@@ -22,17 +22,6 @@ const Row* find(const Row (&rows)[n], const std::string& flag) {
   return it == std::end(rows) ? nullptr : it;
 }
 
-std::vector<std::string> blank_separated(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : std::string(text) + " ")
-    if (c != ' ')
-      word += c;
-    else if (!word.empty())
-      words.push_back(std::exchange(word, {}));
-  return words;
-}
-
 // Whether `value` is one of `words`.
 bool among(const std::string& value, std::string_view words) {
   const std::string all = " " + std::string(words) + " ";
@@ -43,8 +32,7 @@ bool among(const std::string& value, std::string_view words) {
 std::map<std::string, const OptionDef*> options_by_name() {
   std::map<std::string, const OptionDef*> names;
   for (const PlanOption& option : plan_options())
-    for (std::string& word :
-         blank_separated(fmt::format("{} {}", option.def.flag, option.def.also)))
+    for (std::string& word : words_of(fmt::format("{} {}", option.def.flag, option.def.also)))
       names[std::move(word)] = &option.def;
   return names;
 }
@@ -143,7 +131,7 @@ class Reader {
   // A word for each layer; all of them must be the same.
   LaunchFlag with_one_value(LaunchFlag flag) {
     if (!among(flag.name, kPerLayer)) return flag;
-    std::vector<std::string> words = blank_separated(flag.value);
+    std::vector<std::string> words = words_of(flag.value);
     words.insert(words.end(), flag.more.begin(), flag.more.end());
     if (words.empty()) return flag;
     flag.value = words.front();
@@ -192,7 +180,7 @@ class Reader {
     if (given_.has(option)) return true;
     for (const std::string_view group : kOneOf)
       if (among(std::string(option), group))
-        for (const std::string& other : blank_separated(group))
+        for (const std::string& other : words_of(group))
           if (given_.has(other)) return true;
     return false;
   }
@@ -221,7 +209,10 @@ class Reader {
   }
 
   bool is_set(std::string_view name) const {
-    return ("\n" + given_.text("--set")).find(fmt::format("\n{}=", name)) != std::string::npos;
+    const std::vector<std::string> lines = given_.lines("--set");
+    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.starts_with(fmt::format("{}=", name));
+    });
   }
 
   void change(const LaunchFlag& flag, const LaunchChange& c) {

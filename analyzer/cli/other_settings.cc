@@ -1,19 +1,11 @@
 #include "analyzer/cli/other_settings.h"
 
-#include <sstream>
-
 #include "analyzer/analyze.h"
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
 
 namespace s2t {
 namespace {
-
-std::vector<std::string> words_of(std::string_view values) {
-  std::istringstream stream{std::string(values)};
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
 
 // A switch whose first word is `first` and whose second is the opposite.
 template <bool Switches::*member, bool first>
@@ -24,24 +16,14 @@ constexpr ModelSwitch flag(std::string_view name, std::string_view values,
           [](Model& m, size_t value) { m.switches.*member = (value == 0) == first; }};
 }
 
-// What a tensor states for itself stays so.
-size_t get_residual(const Model& m) {
-  return static_cast<size_t>(m.switches.residual);
-}
-void set_residual(Model& m, size_t value) {
-  m.switches.residual = static_cast<Residual>(value);
-}
-size_t get_ring(const Model& m) {
-  return static_cast<size_t>(m.switches.ring);
-}
-void set_ring(Model& m, size_t value) {
-  m.switches.ring = static_cast<RingKind>(value);
-}
-size_t get_launch(const Model& m) {
-  return static_cast<size_t>(m.switches.ring_launch);
-}
-void set_launch(Model& m, size_t value) {
-  m.switches.ring_launch = static_cast<RingLaunch>(value);
+// A switch whose words stand in the order of its enumerators.
+template <auto member>
+constexpr ModelSwitch choice(std::string_view name, std::string_view values,
+                             std::string_view meaning) {
+  using Value = std::remove_cvref_t<decltype(Switches{}.*member)>;
+  return {name, values, meaning,
+          [](const Model& m) { return static_cast<size_t>(m.switches.*member); },
+          [](Model& m, size_t value) { m.switches.*member = static_cast<Value>(value); }};
 }
 
 constexpr ModelSwitch kModelSwitches[] = {
@@ -51,8 +33,9 @@ constexpr ModelSwitch kModelSwitches[] = {
     flag<&Switches::accumulate_first, true>(
         "accumulate", "first per_consumer",
         "gradients of equal layout add before they are converted, or are converted one by one"),
-    {"residual", "used stored", "the backward reads the converted value, or repeats the conversion",
-     get_residual, set_residual},
+    choice<&Switches::residual>(  // what a tensor states for itself stays so
+        "residual", "used stored",
+        "the backward reads the converted value, or repeats the conversion"),
     flag<&Switches::lazy_partial, false>(
         "partial", "eager lazy",
         "a Partial value is reduced at its first use, or passes through linear ops"),
@@ -62,12 +45,12 @@ constexpr ModelSwitch kModelSwitches[] = {
     flag<&Switches::fused_column_linear, false>(
         "fused_column_linear", "false true",
         "the input gradient of a linear is reduced only if needed, or always"),
-    {"ring", "messages gathered exchanged",
-     "operands pass by in a ring in messages between neighbours, gathered, or by all-to-alls",
-     get_ring, set_ring},
-    {"ring_launch", "pairs single batched",
-     "a ring's send and receive are one launch: in rings of two, never, always", get_launch,
-     set_launch},
+    choice<&Switches::ring>(
+        "ring", "messages gathered exchanged",
+        "operands pass by in a ring in messages between neighbours, gathered, or by all-to-alls"),
+    choice<&Switches::ring_launch>(
+        "ring_launch", "pairs single batched",
+        "a ring's send and receive are one launch: in rings of two, never, always"),
     flag<&Switches::coalesce_model_sync, true>(
         "norm_sync", "coalesced per_parameter",
         "gradients that are partial on a model axis are reduced in one call, or one by one"),
@@ -111,9 +94,8 @@ bool is_word(const std::string& value) {
 
 // `--set` lines, of which that of this switch says something else now.
 Arguments with_setting(Arguments arguments, const std::string& name, const std::string& word) {
-  std::istringstream lines(arguments.text("--set"));
   std::string set = name + "=" + word;
-  for (std::string line; std::getline(lines, line);)
+  for (const std::string& line : arguments.lines("--set"))
     if (!line.starts_with(name + "=")) set += "\n" + line;
   arguments.options["--set"] = set;
   return arguments;

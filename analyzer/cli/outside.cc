@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
 #include "analyzer/cli/command.h"
 #include "analyzer/report/report.h"
 
@@ -88,13 +89,6 @@ class Child {
   pid_t pid_ = -1;
 };
 
-std::vector<std::string> split(std::string_view command) {
-  std::istringstream in{std::string(command)};
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
 void feed(Child& child, const std::string& input, size_t& sent) {
   const ssize_t n = write(child.in.end[1], input.data() + sent, input.size() - sent);
   if (n > 0) sent += static_cast<size_t>(n);
@@ -146,7 +140,7 @@ std::string find_program(std::string_view name) {
 }
 
 std::string run_through(std::string_view command, const std::string& input, int seconds) {
-  std::vector<std::string> words = split(command);
+  std::vector<std::string> words = words_of(command);
   const std::string name = words.at(0), file = find_program(name);
   if (file.empty())
     throw Absent(

@@ -45,17 +45,6 @@ const Command& find_command(const CommandTable& table, const std::string& name) 
          or_help(did_you_mean(name, names)), "unknown-command");
 }
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : std::string(text) + " ")
-    if (c != ' ')
-      word += c;
-    else if (!word.empty())
-      words.push_back(std::exchange(word, {}));
-  return words;
-}
-
 // All options of a command, those of its row first.
 std::vector<OptionDef> options_of(const Command& command) {
   std::vector<OptionDef> all(command.options.begin(), command.options.end());
@@ -194,6 +183,10 @@ std::span<const OptionDef> common_options() {
 std::string Arguments::text(std::string_view flag) const {
   const auto at = options.find(std::string(flag));
   return at == options.end() ? "" : at->second;
+}
+
+std::vector<std::string> Arguments::lines(std::string_view flag) const {
+  return has(flag) ? split(text(flag), '\n') : std::vector<std::string>{};
 }
 
 std::optional<int64_t> Arguments::integer(std::string_view flag, int64_t least,

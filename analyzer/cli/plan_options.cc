@@ -43,16 +43,6 @@ Plan read_plan(const Arguments& arguments, LaunchReading& launch, Diagnostics& s
   return plan;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines(1);
-  for (const char c : text)
-    if (c == '\n')
-      lines.emplace_back();
-    else
-      lines.back() += c;
-  return lines;
-}
-
 // The launch file's flags beside those of the command line, which win.
 LaunchReading add_launch(Arguments& arguments, const OperandText& text,
                          const Architecture* architecture, Diagnostics& sink) {
@@ -84,18 +74,22 @@ std::pair<std::string, std::string> parts_of(const std::string& assignment) {
           equals == std::string::npos ? "" : assignment.substr(equals + 1)};
 }
 
-// What --set says, by switch; one switch has one value.
-std::map<std::string, std::string> changes_of(const Arguments& arguments, Diagnostics& sink) {
-  std::map<std::string, std::string> changes;
-  if (!arguments.has("--set")) return changes;
-  for (const std::string& line : lines_of(arguments.text("--set"))) {
+// What --set says, by switch.
+std::map<std::string, std::string> stated_switches(const Arguments& arguments) {
+  std::map<std::string, std::string> stated;
+  for (const std::string& line : arguments.lines("--set")) stated.insert(parts_of(line));
+  return stated;
+}
+
+// One switch has one value.
+void check_stated_once(const Arguments& arguments, Diagnostics& sink) {
+  const auto stated = stated_switches(arguments);
+  for (const std::string& line : arguments.lines("--set")) {
     const auto [name, value] = parts_of(line);
-    const auto [it, fresh] = changes.emplace(name, value);
-    if (!fresh && it->second != value)
-      sink.add({"--set", fmt::format("{}={} and {}={}", name, it->second, name, value), "one value",
-                "", "contradiction"});
+    if (stated.at(name) != value)
+      sink.add({"--set", fmt::format("{}={} and {}={}", name, stated.at(name), name, value),
+                "one value", "", "contradiction"});
   }
-  return changes;
 }
 
 bool same_value(const std::string& a, const std::string& b) {
@@ -106,11 +100,12 @@ bool same_value(const std::string& a, const std::string& b) {
 // An option and a switch that say the same and differ. A launch file's option gives way.
 void compare_with_switches(const Arguments& stated, Arguments& arguments, LaunchReading& launch,
                            Diagnostics& sink) {
-  for (const auto& [name, value] : changes_of(stated, sink))
+  check_stated_once(stated, sink);
+  for (const auto& [name, value] : stated_switches(stated))
     for (const PlanOption& option : plan_options()) {
       const std::string flag(option.def.flag);
-      const std::string all = fmt::format(" {} ", option.switches);
-      if (name.empty() || all.find(" " + name + " ") == std::string::npos || !arguments.has(flag) ||
+      const std::vector<std::string> same = words_of(option.switches);
+      if (std::count(same.begin(), same.end(), name) == 0 || !arguments.has(flag) ||
           same_value(arguments.text(flag), value))
         continue;
       const std::string said = flag + " " + arguments.text(flag);
@@ -137,12 +132,9 @@ bool is_foreign(const LaunchReading::Change& change, const Profile& profile) {
 // What --set says wins over what a launch file implies.
 void change(Profile& profile, LaunchReading& launch, const Arguments& arguments,
             Diagnostics& sink) {
-  std::map<std::string, std::string> stated;
-  if (arguments.has("--set"))
-    for (const std::string& line : lines_of(arguments.text("--set"))) {
-      stated.insert(parts_of(line));
-      if (const auto wrong = profile.set(line)) sink.add(*wrong);
-    }
+  for (const std::string& line : arguments.lines("--set"))
+    if (const auto wrong = profile.set(line)) sink.add(*wrong);
+  const auto stated = stated_switches(arguments);
   std::vector<std::string> foreign, overridden;
   for (const LaunchReading::Change& change : launch.changes) {
     const auto [name, value] = parts_of(change.assignment);
@@ -260,7 +252,7 @@ std::vector<std::string> plan_words(const Arguments& arguments) {
   std::vector<std::string> words;
   for (const OptionDef& option : with_plan_options({})) {
     if (!arguments.has(option.flag)) continue;
-    for (const std::string& line : lines_of(arguments.text(option.flag))) {
+    for (const std::string& line : arguments.lines(option.flag)) {
       words.emplace_back(option.flag);
       if (!option.value.empty()) words.push_back(line);
     }

@@ -22,16 +22,6 @@ bool Plan::tokens_countable() const {
   return most >= 1;
 }
 
-std::vector<std::string> split_order(const std::string& order) {
-  std::vector<std::string> words(1);
-  for (const char c : order)
-    if (c == '-')
-      words.emplace_back();
-    else
-      words.back() += c;
-  return words;
-}
-
 namespace {
 
 // Layers of each pipeline rank where its ends differ from the rest; empty if they do not divide.

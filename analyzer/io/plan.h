@@ -50,9 +50,6 @@ struct Plan {
   int64_t expert_dp() const { return tp * dp * cp / (expert_tp() * ep); }
 };
 
-// Tokens of `order`, leftmost first: "tp-cp-ep-dp-pp" -> tp cp ep dp pp.
-std::vector<std::string> split_order(const std::string& order);
-
 // The plan with what follows from other parts of it filled in: dp, vpp, the layers of each stage.
 Plan resolved(Plan plan, const Architecture& architecture);
 

@@ -312,7 +312,7 @@ class Checker {
 
   void order() {
     if (p_.order.empty()) return;
-    const std::vector<std::string> words = split_order(p_.order);
+    const std::vector<std::string> words = split(p_.order, '-');
     const std::set<std::string> known{"tp", "cp", "ep", "dp", "pp"};
     const std::set<std::string> named(words.begin(), words.end());
     std::vector<std::string> needed;

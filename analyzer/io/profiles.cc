@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "analyzer/base/dtype.h"
 #include "analyzer/base/text.h"
@@ -240,16 +241,6 @@ constexpr ProfileDef kProfiles[] = {
      kDeepspeedUnlisted},
 };
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words(1);
-  for (const char c : text)
-    if (c == ' ')
-      words.emplace_back();
-    else
-      words.back() += c;
-  return words;
-}
-
 int64_t positive(std::string_view text) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
@@ -272,19 +263,10 @@ bool is_sum_type(const std::string& value) {
 
 // Axes, each once; whether all of a plan's are there is judged with the plan.
 bool is_order(const std::string& value) {
-  constexpr std::string_view kAxes = "-tp-cp-ep-dp-pp-";
-  std::string seen = "-", word;
-  for (const char c : value + "-")
-    if (c != '-') {
-      word += c;
-    } else {
-      const std::string axis = "-" + word + "-";
-      if (word.empty() || kAxes.find(axis) == kAxes.npos || seen.find(axis) != seen.npos)
-        return false;
-      seen += word + "-";
-      word.clear();
-    }
-  return true;
+  const std::vector<std::string> words = split(value, '-');
+  std::set<std::string> left{"tp", "cp", "ep", "dp", "pp"};
+  return std::all_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return left.erase(word) == 1; });
 }
 
 bool stands_for(const std::string& word, const std::string& value) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/base/text.h"
 #include "analyzer/mesh/family.h"
 
 namespace s2t {
@@ -273,11 +274,8 @@ size_t place_in(const std::vector<std::string>& order, const Mesh& mesh, const F
   const std::set<std::string> wanted(family.axes.begin(), family.axes.end());
   for (size_t i = 0; i < order.size(); ++i) {
     std::set<std::string> names;
-    for (size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
-      end = order[i].find(' ', at);
-      const std::string name = order[i].substr(at, end == std::string::npos ? end : end - at);
+    for (const std::string& name : words_of(order[i]))
       if (mesh.find(name)) names.insert(name);
-    }
     if (names == wanted) return i;
   }
   return order.size();

@@ -31,7 +31,7 @@ class MeshBuilder {
         folded_(!profile.is("expert_groups", "within_dp")),
         gathers_(profile.is("moe_dispatcher", "allgather")),
         replicas_(std::max<int64_t>(1, profile.number("replicate"))),
-        order_(split_order(p.order)) {
+        order_(split(p.order, '-')) {
     std::reverse(order_.begin(), order_.end());
   }
 
