@@ -35,16 +35,6 @@ class Words {
   std::vector<std::string> list_;
 };
 
-template <class Visit>
-void for_each_event_and_message(const Program& program, const Visit& visit) {
-  for_each_kept_event(program, visit);
-  for (const Stage& s : program.stages)
-    for (const auto* border :
-         {&s.send_activation, &s.recv_activation, &s.send_gradient, &s.recv_gradient})
-      for (const Event& e : *border) visit(e);
-  for (const Pruned& p : program.pruned) visit(p.event);
-}
-
 }  // namespace
 
 bool is_called(const Program& program, const Event& event, std::string_view word) {
@@ -59,8 +49,8 @@ bool is_called(const Program& program, const Event& event, std::string_view word
 
 std::vector<std::string> callable_words(const Program& program) {
   Words words;
-  for_each_event_and_message(program, [&](const Event& e) { words.add_with_parts(e.module); });
-  for_each_event_and_message(program, [&](const Event& e) {
+  for_each_stored_event(program, [&](const Event& e) { words.add_with_parts(e.module); });
+  for_each_stored_event(program, [&](const Event& e) {
     words.add(e.node);
     words.add(owner_of(e));
     words.add(info(e.op).name);

@@ -180,4 +180,19 @@ void for_each_kept_event(const Program& program, const Visit& visit) {
   for (const Event& e : program.after) visit(e);
 }
 
+// Those, then messages between stages, then what was pruned. Of a program that is not const the
+// events may be changed.
+template <class AnyProgram, class Visit>
+void for_each_stored_event(AnyProgram& program, const Visit& visit) {
+  for (auto& stage : program.stages)
+    for (auto* segment : {&stage.forward, &stage.backward})
+      for (auto& item : segment->items) visit(item.event);
+  for (auto& e : program.after) visit(e);
+  for (auto& stage : program.stages)
+    for (auto* border : {&stage.send_activation, &stage.recv_activation, &stage.send_gradient,
+                         &stage.recv_gradient})
+      for (auto& e : *border) visit(e);
+  for (auto& pruned : program.pruned) visit(pruned.event);
+}
+
 }  // namespace s2t

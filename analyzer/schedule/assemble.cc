@@ -88,20 +88,7 @@ class Assembler {
       now[order[i]] = i;
     }
     program_.families = std::move(sorted);
-    for_each_event([&](Event& e) { e.family = now[e.family]; });
-  }
-
-  template <class Visit>
-  void for_each_event(const Visit& visit) {
-    for (Stage& s : program_.stages) {
-      for (Segment* segment : {&s.forward, &s.backward})
-        for (Segment::Item& item : segment->items) visit(item.event);
-      for (auto* border :
-           {&s.recv_activation, &s.send_activation, &s.recv_gradient, &s.send_gradient})
-        for (Event& e : *border) visit(e);
-    }
-    for (Event& e : program_.after) visit(e);
-    for (Pruned& p : program_.pruned) visit(p.event);
+    for_each_stored_event(program_, [&](Event& e) { e.family = now[e.family]; });
   }
 
   Stage& stage(int s) { return program_.stages[static_cast<size_t>(s)]; }
@@ -282,7 +269,7 @@ class Assembler {
       context.why = fmt::format(
           "the gathered {} was not kept after the forward ({}), so it is gathered once more: the "
           "weight gradient of {} reads it",
-          v.name, graph_.switches.stored_by, graph_.op(step.op).name);
+          v.name, v.stored_by, graph_.op(step.op).name);
     } else {
       context.kind = CauseKind::backward_conversion;
       context.consumer = step.sources.empty() ? step.op : step.sources.back();

@@ -54,10 +54,8 @@ void RankScript::exchange(std::vector<Action> operations) {
   const bool batched = plan_.batching == Batching::batched;
   const Order& order = batched ? kBatched : rank_ % 2 == 0 ? kEven : kOdd;
   const auto place = [&](const Action& a) { return order[static_cast<size_t>(a.kind)]; };
-  // A few at most: by insertion, which keeps equals in order and needs no room.
-  for (size_t i = 1; i < operations.size(); ++i)
-    for (size_t j = i; j > 0 && place(operations[j]) < place(operations[j - 1]); --j)
-      std::swap(operations[j], operations[j - 1]);
+  std::stable_sort(operations.begin(), operations.end(),
+                   [&](const Action& a, const Action& b) { return place(a) < place(b); });
   for (Action& a : operations) {
     a.batch = batched ? batches_ : batches_++;
     list_.push_back(a);
