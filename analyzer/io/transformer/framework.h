@@ -19,10 +19,13 @@ Plan as_framework_runs(Plan plan, const Architecture& architecture, const Profil
 void check_framework(const Architecture& architecture, const Plan& plan, const Profile& profile,
                      Diagnostics& sink);
 
+// Whether data-parallel ranks outnumber the experts, so that FSDP cuts each of them.
+bool experts_cut_along_rows(const Architecture& architecture, const Plan& plan);
+
 // Adds what is wrong with a plan: the flag, what was found and expected, advice.
 using Refuse = std::function<void(bool wrong, std::string flag, std::string found,
                                   std::string expected, std::string advice)>;
-// The same for torchtitan and DeepSpeed alone (torch_limits.cc); part of `check_framework`.
+// `check_framework` (limits.cc) for torchtitan and DeepSpeed alone: torch_limits.cc.
 void check_torchtitan(const Architecture& a, const Plan& p, const Profile& profile,
                       const Refuse& refuse);
 void check_deepspeed(const Architecture& a, const Plan& p, const Profile& profile,
