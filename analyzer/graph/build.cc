@@ -213,7 +213,7 @@ class Builder {
     OpDecl simple = decl;
     simple.modes.clear();
     for (const CompositeStep& step : def.steps) {
-      const std::vector<std::string> names = split_words(step.inputs);
+      const std::vector<std::string> names = words_of(step.inputs);
       std::vector<TensorId> step_inputs;
       for (const std::string& name : names) step_inputs.push_back(local.at(name));
       const bool last = &step == &def.steps.back();
@@ -227,11 +227,6 @@ class Builder {
       local[step_output] = names_.at(output);
     }
     return true;
-  }
-
-  static std::vector<std::string> split_words(std::string_view text) {
-    std::istringstream in{std::string(text)};
-    return {std::istream_iterator<std::string>(in), {}};
   }
 
   std::optional<CompositePins> pins_of(const OpDecl& decl, const OpDef& def, const FactorRule& rule,
@@ -275,7 +270,10 @@ class Builder {
   // What the model says about a value that an op produces.
   void note(const TensorDecl& t, Value& v) {
     v.uneven |= t.uneven;
-    if (t.residual) v.residual = *t.residual;
+    if (t.residual) {
+      v.residual = *t.residual;
+      v.stored_by = t.stored_by;
+    }
     Shape stated;
     for (const DimDecl& d : t.shape) stated.push_back(d.batch ? batch_ : d.size);
     if (!stated.empty() && stated != v.shape)

@@ -37,11 +37,12 @@ struct Value {
   bool requires_grad = false;  // leaves: as stated; a received activation: true
   bool uneven = false;         // dims may be cut into ceil-sized parts
   Residual residual = Residual::used;
-  Layout layout;                  // leaves: where the model puts it for use
-  bool expert = false;            // parameter placed on an expert axis
-  std::optional<size_t> routing;  // ragged: dim 0 experts, dim 1 tokens
-  OpId producer;                  // invalid: leaf
-  size_t result = 0;              // which result of the producer
+  std::string_view stored_by = "residual: stored";  // what asks for that, in the user's words
+  Layout layout;                                    // leaves: where the model puts it for use
+  bool expert = false;                              // parameter placed on an expert axis
+  std::optional<size_t> routing;                    // ragged: dim 0 experts, dim 1 tokens
+  OpId producer;                                    // invalid: leaf
+  size_t result = 0;                                // which result of the producer
   std::vector<Use> uses;
   std::string pointer;  // JSON pointer of what declared it
 

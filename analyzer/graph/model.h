@@ -71,6 +71,7 @@ struct TensorDecl {
   bool requires_grad = false;  // the reader's default: true for a parameter, else false
   bool uneven = false;         // "uneven": "ceil"
   std::optional<Residual> residual;
+  std::string_view stored_by = "residual: stored";  // what asks for that, in the user's words
   std::optional<LayoutDecl> layout;
   std::string pointer;
 };
@@ -206,7 +207,6 @@ struct Switches {
   bool share_conversions = true;  // a value is converted once per target layout, not per consumer
   bool accumulate_first = true;   // equal-layout gradients add before they are converted
   Residual residual = Residual::used;
-  std::string_view stored_by = "residual: stored";  // what asks for that, in the user's words
   bool lazy_partial = false;  // keep a Partial through linear ops instead of reducing at first use
   bool explicit_redistribution = false;  // implicit conversions are errors
   bool fused_column_linear = false;      // Megatron: the input gradient is reduced even if unneeded

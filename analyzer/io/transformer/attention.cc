@@ -167,7 +167,7 @@ std::string core(ModelBuilder& b, Heads heads) {
       if (each) b.pin(x, {{"tp", "S(0)"}, {"cp", "S(1)"}});
   }
   if (over_cp(b, "all_gather"))  // for the forward, and again for the backward
-    for (const std::string& x : {heads.k, heads.v}) b.not_kept(x);
+    for (const std::string& x : {heads.k, heads.v}) b.not_kept(x, "context_parallel=all_gather");
   const std::string_view op = core_op(b, inputs);
   OpDecl& decl = b.add_op(op, "core", inputs);
   decl.attributes["causal"] = {b.causal, decl.pointer};

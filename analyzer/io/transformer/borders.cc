@@ -10,14 +10,6 @@
 namespace s2t {
 namespace {
 
-std::string placed(ModelBuilder& b, const std::string& x, const char* suffix,
-                   const char* placement) {
-  OpDecl& decl = b.add_op("redistribute", suffix, {x});
-  decl.attributes["layout"] = {b.layout({{"dp", "S(0)"}, {"tp", placement}}, decl.pointer),
-                               decl.pointer};
-  return decl.name;
-}
-
 // The backward starts from the whole value, of which only a part was kept.
 void gathered_for_backward(ModelBuilder& b, const std::string& part) {
   CallDecl call;
@@ -40,10 +32,10 @@ std::string border(ModelBuilder& b, const std::string& x) {
   const int recomputed = std::exchange(b.recomputed, -1);
   b.module = fmt::format("border.{}", b.stage);
   --b.stage;
-  const std::string part = placed(b, x, "part", "S(1)");
+  const std::string part = b.placed(x, "part", {{"dp", "S(0)"}, {"tp", "S(1)"}});
   gathered_for_backward(b, part);
   ++b.stage;
-  const std::string whole = placed(b, part, "whole", "R");
+  const std::string whole = b.placed(part, "whole", {{"dp", "S(0)"}, {"tp", "R"}});
   // What the stage reads of it is a leaf: its gradient is made whole there.
   OpDecl& leaf = b.add_op("identity", "leaf", {whole});
   leaf.modes["tp"] = "redundant";

@@ -90,18 +90,27 @@ void ModelBuilder::pin(const std::string& tensor, const Placements& placements) 
   if (!decl.entries.empty()) model.pins.push_back({tensor, std::move(decl), tensor});
 }
 
+std::string ModelBuilder::placed(const std::string& x, const std::string& suffix,
+                                 const Placements& placements) {
+  OpDecl& decl = add_op("redistribute", suffix, {x});
+  decl.attributes["layout"] = {layout(placements, decl.pointer), decl.pointer};
+  return decl.name;
+}
+
 void ModelBuilder::linear_over(const std::string& axis) {
   if (has_axis(axis)) model.ops.back().modes[axis] = "linear";
 }
 
 void ModelBuilder::gathered_again(const std::string& tensor) {
-  if (p.sequence_parallel() && profile.is("sequence_residual", "regather")) not_kept(tensor);
+  if (p.sequence_parallel() && profile.is("sequence_residual", "regather"))
+    not_kept(tensor, "sequence_residual=regather");
 }
 
-void ModelBuilder::not_kept(const std::string& tensor) {
+void ModelBuilder::not_kept(const std::string& tensor, std::string_view setting) {
   TensorDecl note;
   note.name = note.pointer = tensor;
   note.residual = Residual::stored;
+  note.stored_by = setting;
   model.tensors.push_back(std::move(note));
 }
 

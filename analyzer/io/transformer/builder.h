@@ -82,12 +82,15 @@ class ModelBuilder {
   std::string op(std::string_view op, const std::string& suffix, std::vector<std::string> inputs);
 
   void pin(const std::string& tensor, const Placements& placements);
+  // `x` in another layout, which the ops that follow see.
+  std::string placed(const std::string& x, const std::string& suffix, const Placements& placements);
   // The op that was added last passes a sum of terms on over this axis, if the mesh has it.
   void linear_over(const std::string& axis);
   // The backward of a column linear gathers its input again where the forward did not keep it.
   void gathered_again(const std::string& tensor);
   // What a value was converted to is converted again in the backward.
-  void not_kept(const std::string& tensor);
+  // `setting` asks for that, a literal as the user would write it.
+  void not_kept(const std::string& tensor, std::string_view setting);
 
  private:
   bool has_axis(const std::string& name) const;

@@ -145,14 +145,6 @@ struct Rows {
   std::string rows, weights, route;
 };
 
-// `x` in another layout, which the ops that follow see.
-std::string placed(ModelBuilder& b, const std::string& x, const std::string& suffix,
-                   const Placements& placements) {
-  OpDecl& decl = b.add_op("redistribute", suffix, {x});
-  decl.attributes["layout"] = {b.layout(placements, decl.pointer), decl.pointer};
-  return decl.name;
-}
-
 // Megatron core 0.8 with tensor parallelism: ranks of tp exchange their tokens for parts of the hidden
 // dim of all their tokens, and rows travel in parts.
 bool hidden_over_tp(const ModelBuilder& b) {
@@ -180,18 +172,18 @@ Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& ro
     tell(Collective::all_to_all, {"ep"},
          "every rank tells the others how many rows it has for each of their experts");
   const std::string x =
-      by_hidden ? placed(b, b.op("identity", "own", {n}), "hidden", {{"tp", "S(1)"}}) : n;
+      by_hidden ? b.placed(b.op("identity", "own", {n}), "hidden", {{"tp", "S(1)"}}) : n;
   Rows r{routed(b, "moe_dispatch", "dispatch", {x, route}), "", route};
   if (by_hidden) {
-    if (b.p.ep > 1) r.rows = placed(b, r.rows, "rows", {{"ep", "S(0)"}});
-    r.rows = placed(b, r.rows, "rows.whole", {{"tp", "R"}});
+    if (b.p.ep > 1) r.rows = b.placed(r.rows, "rows", {{"ep", "S(0)"}});
+    r.rows = b.placed(r.rows, "rows.whole", {{"tp", "R"}});
     return r;
   }
   if (b.profile.is("moe_probs", "all_to_all")) r.weights = routed(b, "moe_probs", "probs", {route});
   const bool apart = shared_run(b, "between");  // from what follows
   if (b.p.ep == 1 || (b.p.expert_tp() == 1 && !apart)) return r;
-  r.rows = placed(b, r.rows, "rows", {{"ep", "S(0)"}});
-  if (!r.weights.empty()) r.weights = placed(b, r.weights, "probs.rows", {{"ep", "S(0)"}});
+  r.rows = b.placed(r.rows, "rows", {{"ep", "S(0)"}});
+  if (!r.weights.empty()) r.weights = b.placed(r.weights, "probs.rows", {{"ep", "S(0)"}});
   return r;
 }
 
@@ -200,7 +192,7 @@ Rows exchanged_rows(ModelBuilder& b, const std::string& n, const std::string& ro
 std::string gathered(ModelBuilder& b, const std::string& x, const std::string& suffix,
                      const Placements& everywhere) {
   const std::string local = b.op("identity", suffix, {x});
-  const std::string all = placed(b, local, suffix + ".all", everywhere);
+  const std::string all = b.placed(local, suffix + ".all", everywhere);
   b.model.ops.back().attributes["gathered"] = {true, all};
   return all;
 }
@@ -290,7 +282,7 @@ std::string experts(ModelBuilder& b, const std::string& n) {
   const bool beside = shared_run(b, "overlapped");
   std::string whole = n;
   if (beside && b.p.tp > 1)
-    whole = placed(b, b.op("identity", "shared.in", {n}), "shared.in.all", {{"tp", "R"}});
+    whole = b.placed(b.op("identity", "shared.in", {n}), "shared.in.all", {{"tp", "R"}});
   const bool gathers = b.profile.is("moe_dispatcher", "allgather");
   const Rows r = gathers ? gathered_rows(b, n, route) : exchanged_rows(b, n, route);
   if (shared_run(b, "between")) own = shared(b, n);

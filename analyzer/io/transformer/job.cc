@@ -116,7 +116,6 @@ void set_switches(ModelBuilder& b) {
   if (b.profile.is("ring_launch", "batched")) b.model.switches.ring_launch = RingLaunch::batched;
   b.model.switches.fused_column_linear = b.profile["column_input_gradient"] == "fused";
   b.model.switches.coalesce_model_sync = b.profile["norm_sync"] == "coalesced";
-  b.model.switches.stored_by = "sequence_residual=regather";
   b.model.switches.recompute_gathers =
       b.p.recompute == Recompute::selective && b.profile.is("recompute", "by_op");
 }

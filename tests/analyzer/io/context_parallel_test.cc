@@ -171,5 +171,19 @@ TEST(ContextParallel, CountsALargeRingOnce) {
   EXPECT_EQ(first->peer_offset, -1);
 }
 
+// Two settings may ask for a second gather; each is named where it does.
+TEST(ContextParallel, TheCauseOfASecondGatherNamesItsSetting) {
+  Plan plan = plan_of(2, 16, true);
+  plan.cp = 2;
+  const Program p = predict(dense(1, 64, 4), plan, {"context_parallel=all_gather"});
+  std::map<std::string, std::string> why;  // by group
+  for_each_kept_event(p, [&](const Event& e) {
+    const Cause& cause = p.causes.at(e.cause);
+    if (cause.kind == CauseKind::regather) why[p.families.at(e.family).name] = cause.why;
+  });
+  EXPECT_THAT(why["cp"], HasSubstr("(context_parallel=all_gather)"));
+  EXPECT_THAT(why["tp"], HasSubstr("(sequence_residual=regather)"));
+}
+
 }  // namespace
 }  // namespace s2t
