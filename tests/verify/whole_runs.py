@@ -39,7 +39,7 @@ def run(program, model, expected, interrupt_after=None):
                              stderr=subprocess.PIPE)
     if interrupt_after is not None:
         time.sleep(interrupt_after)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(signal.SIGTERM)  # which nobody starts us to ignore
     out, err = child.communicate(timeout=300)
     ok = child.returncode == expected and not any(word in err for word in FOUND)
     print(f"{Path(model).stem:<30} {time.monotonic() - start:5.1f} s  {'ok' if ok else 'FAILED'}",
