@@ -201,7 +201,7 @@ class Trouble : public testing::TestWithParam<RunHooks::Trouble> {};
 
 TEST_P(Trouble, OfOneRankEndsTheRunAndIsNamedWithItsEvent) {
   VerifyOptions options = on_host();
-  options.run.timeout = std::chrono::milliseconds(500);
+  options.run.timeout = std::chrono::seconds(2);
   options.hooks.failure = RunHooks::Failure{Rank(1), 3, GetParam()};
   const Verification v = verify(model("tp_sp_b128"), options);
   ASSERT_EQ(v.failures.size(), 4u);

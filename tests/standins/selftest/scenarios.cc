@@ -1,6 +1,8 @@
 // What one rank does in each scenario; standins_test.cc says what must come of it.
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -123,13 +125,16 @@ void missing_wait(Rank& me) {
   cudaStream_t other;
   CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   Array<float> x(1 << 10), y(1 << 10);
-  const auto dawdle = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(300)); };
-  CUDA(cudaLaunchHostFunc(other, dawdle, nullptr));
+  std::atomic<bool> read = false;
+  const auto dawdle = [](void* until) { static_cast<std::atomic<bool>*>(until)->wait(false); };
+  CUDA(cudaLaunchHostFunc(other, dawdle, &read));
   CUDA(cudaMemsetAsync(x.data(), 0, x.size() * 4, other));
   NCCL(ncclAllReduce(x.data(), y.data(), 1 << 10, ncclFloat32, ncclMax, me.world, me.stream));
   const bool seen = !std::isnan(y.read(me.stream)[0]);
+  read = true;
+  read.notify_one();
   CUDA(cudaStreamSynchronize(other));
-  if (me.rank == 0) std::printf("%s\n", seen ? "in time by luck" : "stale data seen");
+  if (me.rank == 0) std::printf("%s\n", seen ? "the write was waited for" : "stale data seen");
   CUDA(cudaStreamDestroy(other));
 }
 
@@ -270,7 +275,12 @@ void trouble(Rank& me) {
   NCCL(ncclAllReduce(x.data(), x.data(), 64, ncclFloat32, ncclSum, me.world, me.stream));
   print_async_error(me, me.world);
 }
+// Nobody leaves before all are here: who leaves ends the others' wait. No kernel of `all` runs.
+void meet(Rank& me, ncclComm_t all) {
+  NCCL(ncclCommDestroy(split(all, 0, me.rank, "met")));
+}
 void stalled(Rank& me) {
+  const ncclComm_t all = split(me.world, 0, me.rank, "all");
   Array<float> x(std::vector<float>(64, 1));
   NCCL(ncclAllReduce(x.data(), x.data(), 64, ncclFloat32, ncclSum, me.world, me.stream));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -278,16 +288,21 @@ void stalled(Rank& me) {
   ncclResult_t error = ncclInternalError;
   NCCL(ncclCommGetAsyncError(me.world, &error));
   REQUIRE(error == ncclSuccess);  // a stall is no error: only a time-out of the caller finds it
+  meet(me, all);
   NCCL(ncclCommAbort(me.world));
   CUDA(cudaStreamSynchronize(me.stream));
   std::exit(0);
 }
 // The others wait for a rank that stalls, longer than the stand-in lets them.
 void impatient(Rank& me) {
+  const ncclComm_t all = split(me.world, 0, me.rank, "all");
+  const std::string usual = std::getenv("S2T_STANDIN_TIMEOUT_MS");
+  if (me.rank != 1) setenv("S2T_STANDIN_TIMEOUT_MS", "300", 1);
   Array<float> x(std::vector<float>(64, 1));
   NCCL(ncclAllReduce(x.data(), x.data(), 64, ncclFloat32, ncclSum, me.world, me.stream));
-  if (me.rank != 1) return print_async_error(me, me.world);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  if (me.rank != 1) print_async_error(me, me.world);
+  setenv("S2T_STANDIN_TIMEOUT_MS", usual.c_str(), 1);
+  meet(me, all);
   NCCL(ncclCommAbort(me.world));
   std::exit(0);
 }
