@@ -134,9 +134,15 @@ class Drawer {
     diagram_.boxes.push_back(std::move(b));
     return diagram_.boxes.size() - 1;
   }
+  // What goes the same way at once is one arrow.
   void arrow(Arrow a) {
-    if (drawn_arrows_.insert({a.from, a.to, a.kind}).second)
-      diagram_.arrows.push_back(std::move(a));
+    const std::tuple way{a.from, a.to, a.kind};
+    const auto [at, fresh] = drawn_arrows_.emplace(way, diagram_.arrows.size());
+    if (fresh) return diagram_.arrows.push_back(std::move(a));
+    std::vector<std::string>& lines = diagram_.arrows[at->second].lines;
+    if (a.lines.empty() || std::find(lines.begin(), lines.end(), a.lines.front()) != lines.end())
+      return;
+    lines.insert(lines.end(), a.lines.begin(), a.lines.end());
   }
   void gradient(size_t from, size_t to, std::string text, bool pruned) {
     std::vector<std::string> lines;
@@ -153,13 +159,16 @@ class Drawer {
     arrow(std::move(a));
   }
 
+  std::optional<size_t> op_box(int32_t o) const {
+    if (o < 0 || !fold_.shown(o)) return std::nullopt;
+    const auto at = op_boxes_.find(fold_.stands_for(o));
+    return at == op_boxes_.end() ? std::nullopt : std::optional(at->second);
+  }
+
   // What leaves the op that makes a value, or the leaf itself.
   size_t source(int32_t v) {
     const int32_t producer = value(v).producer;
-    if (producer >= 0 && fold_.shown(producer)) {
-      const auto at = op_boxes_.find(fold_.stands_for(producer));
-      if (at != op_boxes_.end()) return at->second;
-    }
+    if (const auto made = op_box(producer)) return *made;
     const auto [at, fresh] = leaf_boxes_.emplace(v, diagram_.boxes.size());
     if (fresh)
       box({BoxKind::leaf,
@@ -203,7 +212,13 @@ class Drawer {
       }
   }
 
+  // One box, however many values a collective moves.
   size_t mark_box(const Mark& mark, int frame) {
+    const auto at = mark_boxes_.find(&mark);
+    if (at != mark_boxes_.end()) return at->second;
+    return mark_boxes_[&mark] = box(box_of(mark, frame));
+  }
+  Box box_of(const Mark& mark, int frame) const {
     const Event& e = *mark.event;
     const Family& family = program_.families[e.family];
     Box b{box_kind(e.phase),      {},   "", family.axes.empty() ? "" : family.axes.front(),
@@ -218,7 +233,7 @@ class Drawer {
     const std::string what = mark.names.empty() ? subject(e) : join(mark.names, ", ");
     b.tooltip = fmt::format("{} over {}: {}", what, family.name, program_.causes.at(e.cause).why);
     if (mark.pruned) tell_reasons(mark, b);
-    return box(std::move(b));
+    return b;
   }
 
   // Producer -> forward collectives -> op, and gradients the other way.
@@ -227,7 +242,7 @@ class Drawer {
     size_t from = source(v);
     bool converted = false;
     for (const Mark& m : marks(o)) {
-      if (m.event->value != v || !is_conversion(m)) continue;
+      if (!carries(m, v) || !is_conversion(m)) continue;
       const size_t collective = mark_box(m, fold_.frame(o));
       if (converted)
         arrow({from, collective, {}, ArrowKind::value, false, ""});
@@ -240,7 +255,29 @@ class Drawer {
       from = shared->second;
     flow(from, here, v, consumed);
     for (const Mark& m : marks(o))
-      if (m.event->value == v && !is_conversion(m)) connect_back(m, o, here, source(v));
+      if (carries(m, v) && !is_conversion(m) && !m.event->ring) connect_back(m, o, here, source(v));
+    connect_ring(o, here, v);
+  }
+
+  // The rounds of a ring in the backward, one after the other.
+  void connect_ring(int32_t o, size_t here, int32_t v) {
+    size_t from = here;
+    for (const Mark& m : marks(o)) {
+      if (!carries(m, v) || is_conversion(m) || !m.event->ring) continue;
+      const size_t round = mark_box(m, fold_.frame(o));
+      gradient(from, round, "", false);
+      from = round;
+    }
+    if (from != here) gradient(from, source(v), "", false);
+  }
+
+  // A collective of several values is at each of them; the gradient of one is "x.grad".
+  bool carries(const Mark& m, int32_t v) const {
+    const std::vector<std::string>& all = m.event->members;
+    const auto moves = [&](const std::string& name) {
+      return std::find(all.begin(), all.end(), name) != all.end();
+    };
+    return m.event->value == v || moves(value(v).name) || moves(value(v).name + ".grad");
   }
 
   static bool is_conversion(const Mark& m) { return m.event->phase == Phase::forward; }
@@ -305,18 +342,16 @@ class Drawer {
 
   // What the framework sends before an op, of no value of the graph.
   void draw_before(const Mark& m, int frame) {
-    const auto at = op_boxes_.find(fold_.stands_for(m.before));
-    if (at == op_boxes_.end()) return;
-    const size_t next = at->second;
-    arrow({mark_box(m, frame), next, {}, ArrowKind::order, false, ""});
+    if (const auto next = op_box(m.before))
+      arrow({mark_box(m, frame), *next, {}, ArrowKind::order, false, ""});
   }
 
   // Buckets hold parameters of many layers: one box for all of a stage that are of one kind. What
   // belongs to the backward or comes after it is dashed, gradients and parameters alike.
   void draw_bucket(const Mark& m, int frame) {
+    const size_t collective = mark_box(m, frame);
     const std::optional<size_t> from = shown_user(*m.event);
     if (!from) return;
-    const size_t collective = mark_box(m, frame);
     const bool pruned = m.pruned != nullptr;
     switch (program_.causes.at(m.event->cause).kind) {
       case CauseKind::parameter_gather:
@@ -328,10 +363,16 @@ class Drawer {
     }
   }
 
+  // The op that an event is for or, if that is not shown, the first that reads one of its members.
   std::optional<size_t> shown_user(const Event& e) const {
-    if (e.user < 0 || !fold_.shown(e.user)) return std::nullopt;
-    const auto at = op_boxes_.find(fold_.stands_for(e.user));
-    return at == op_boxes_.end() ? std::nullopt : std::optional(at->second);
+    if (const auto user = op_box(e.user)) return user;
+    const auto is_member = [&](int32_t v) {
+      return value(v).parameter &&
+             std::find(e.members.begin(), e.members.end(), value(v).name) != e.members.end();
+    };
+    for (const int32_t o : fold_.ops())
+      if (std::any_of(op(o).inputs.begin(), op(o).inputs.end(), is_member)) return op_box(o);
+    return std::nullopt;
   }
 
   // What the framework does once a step, in its order.
@@ -359,7 +400,8 @@ class Drawer {
   std::map<const Mark*, std::vector<std::string>> reasons_;  // of those that are drawn and pruned
   std::map<int32_t, size_t> op_boxes_, leaf_boxes_;
   std::map<std::pair<int32_t, std::string>, size_t> converted_;
-  std::set<std::tuple<size_t, size_t, ArrowKind>> drawn_arrows_;
+  std::map<std::tuple<size_t, size_t, ArrowKind>, size_t> drawn_arrows_;
+  std::map<const Mark*, size_t> mark_boxes_;
 };
 
 // What a kind of box is called where Graphviz or Mermaid draws it, and what it stands for.

@@ -121,9 +121,8 @@ bool Filter::wants(const Event& e) const {
   if (phase_ && e.phase != *phase_) return false;
   if (!axis_.empty() && std::find(axes.begin(), axes.end(), axis_) == axes.end()) return false;
   if (!layers_) return true;
-  if (e.members.size() > 1)
-    return std::any_of(e.members.begin(), e.members.end(),
-                       [this](const std::string& name) { return read_.contains(name); });
+  const auto is_read = [this](const std::string& name) { return read_.contains(name); };
+  if (std::any_of(e.members.begin(), e.members.end(), is_read)) return true;
   const int32_t op = e.user >= 0    ? e.user
                      : e.value >= 0 ? program_.picture.values[static_cast<size_t>(e.value)].producer
                                     : -1;

@@ -15,8 +15,14 @@ class Marker {
     marks_.at.resize(program.picture.ops.size());
     marks_.buckets.resize(program.stages.size());
     marks_.batch.resize(program.stages.size());
-    for (size_t o = 0; o < program.picture.ops.size(); ++o)
-      ops_.emplace(std::pair{program.picture.ops[o].stage, program.picture.ops[o].name}, o);
+    for (size_t o = 0; o < program.picture.ops.size(); ++o) {
+      const PictureOp& op = program.picture.ops[o];
+      ops_.emplace(std::pair{op.stage, op.name}, o);
+      for (const int32_t v : op.inputs)
+        if (const PictureValue& read = program.picture.values[static_cast<size_t>(v)];
+            read.parameter)
+          layers_.emplace(read.name, layer_of(op));
+    }
   }
 
   Marks run() {
@@ -38,11 +44,15 @@ class Marker {
  private:
   CauseKind kind(const Event& e) const { return program_.causes.at(e.cause).kind; }
 
-  // A bucket may hold one parameter only: what counts is that others of its kind hold several.
+  // What holds parameters of one layer alone is drawn in that layer, unless others of its kind hold
+  // those of several.
   void find_buckets() {
     for_each_kept_event(program_, [this](const Event& e) {
-      const bool message = e.op == Collective::send || e.op == Collective::recv;  // of a ring
-      if (e.members.size() > 1 && !message) bucketed_.insert(kind(e));
+      std::set<std::optional<int64_t>> layers;
+      for (const std::string& member : e.members)
+        if (const auto layer = layers_.find(member); layer != layers_.end())
+          layers.insert(layer->second);
+      if (layers.size() > 1) bucketed_.insert(kind(e));
     });
   }
 
@@ -142,7 +152,8 @@ class Marker {
 
   const Program& program_;
   const Filter& filter_;
-  std::map<std::pair<int32_t, std::string>, size_t> ops_;  // by stage and name
+  std::map<std::pair<int32_t, std::string>, size_t> ops_;              // by stage and name
+  std::map<std::string, std::optional<int64_t>, std::less<>> layers_;  // of parameters
   std::set<CauseKind> bucketed_;
   Marks marks_;
   Mark* last_ = nullptr;

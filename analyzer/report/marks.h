@@ -25,7 +25,7 @@ struct Mark {
 
 struct Marks {
   std::vector<std::vector<Mark>> at;       // by op of Program::picture
-  std::vector<std::vector<Mark>> buckets;  // by stage: what several parameters share
+  std::vector<std::vector<Mark>> buckets;  // by stage: what parameters of several layers share
   std::vector<std::vector<Mark>> batch;    // by stage: of the framework, before an op
   std::vector<Mark> after;                 // of the framework, behind the last backward, in order
 };

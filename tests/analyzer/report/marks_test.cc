@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/io/model_json.h"
+#include "analyzer/program/owner.h"
 #include "analyzer/report/diagram.h"
 #include "analyzer/report/folding.h"
 #include "tests/analyzer/io/predicted.h"
@@ -17,6 +18,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 Program experts() {
   Plan p = plan_of(2, 32, true);
@@ -34,8 +36,22 @@ Program sharded_optimizer() {
   return predict(gpt(4, 64, 4), p);
 }
 
+Program ringed() {
+  Plan p = plan_of(2, 64, true);
+  p.cp = 4;
+  p.world = 16;
+  return predict(gpt(4, 64, 4), p);
+}
+
+Program fully_sharded() {
+  Plan p = plan_of(2, 64, true);
+  p.cp = 2;
+  p.world = 8;
+  return predict(dense(4, 64, 4), p, profile_of("torchtitan"));
+}
+
 std::vector<Program> all_programs() {
-  std::vector<Program> all{experts(), sharded_optimizer()};
+  std::vector<Program> all{experts(), sharded_optimizer(), ringed(), fully_sharded()};
   std::set<std::filesystem::path> files;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(S2T_SOURCE_DIR) + "/models"))
@@ -103,6 +119,65 @@ std::vector<std::string> lines_of(const Diagram& d, const std::string& line) {
     for (const std::string& l : b.lines)
       if (l == line) return b.lines;
   return {};
+}
+
+// "forward all_reduce over tp"
+std::set<std::string> drawn_of_layer(const Program& program, int64_t layer) {
+  ReportOptions options;
+  options.layers = std::to_string(layer);
+  std::set<std::string> drawn;
+  for (const Box& b : draw_program(program, options).boxes)
+    if (b.kind >= BoxKind::forward && !b.pruned)
+      drawn.insert(b.lines[0] + " " + b.lines[1].substr(0, b.lines[1].find(',')));
+  return drawn;
+}
+std::set<std::string> listed_of_layer(const Program& program, int64_t layer) {
+  std::set<std::string> parameters;
+  for (const PictureOp& op : program.picture.ops)
+    for (const int32_t v : op.inputs)
+      if (const PictureValue& read = program.picture.values[static_cast<size_t>(v)];
+          read.parameter && layer_of(op) == layer)
+        parameters.insert(read.name);
+  const auto is_read = [&](const std::string& name) { return parameters.contains(name); };
+  std::set<std::string> listed;
+  for_each_kept_event(program, [&](const Event& e) {
+    const bool message = e.op == Collective::send || e.op == Collective::recv;
+    if (belongs(e, fmt::format("layers.{}", layer)) ||
+        std::any_of(e.members.begin(), e.members.end(), is_read))
+      listed.insert(fmt::format("{} {} over {}", to_string(e.phase),
+                                message ? "send, recv" : info(e.op).name,
+                                program.families[e.family].name));
+  });
+  return listed;
+}
+
+TEST(Marks, OneLayerAloneShowsWhatItSendsAndTheBucketsItIsIn) {
+  for (const Program& program : {sharded_optimizer(), ringed(), fully_sharded()})
+    for (int64_t layer = 0; layer < 4; ++layer)
+      EXPECT_THAT(drawn_of_layer(program, layer), IsSupersetOf(listed_of_layer(program, layer)))
+          << program.model << " " << layer;
+}
+
+TEST(Marks, WhatOneLayerSharesIsDrawnInThatLayer) {
+  const Diagram d = draw_program(fully_sharded(), {});
+  size_t gathers = 0;
+  for (const Box& b : d.boxes)
+    if (b.lines[0] == "backward all_gather" && b.lines[1].find("over dp-cp") == 0 && b.frame >= 0)
+      gathers += d.frames[static_cast<size_t>(b.frame)].title.find("layers 0 to") == 0;
+  EXPECT_EQ(gathers, 1u);
+}
+
+TEST(Marks, ARingIsAChainFromBothItsValuesAndBack) {
+  const Program program = analyze(load_model(S2T_SOURCE_DIR "/models/cp_ring.json"));
+  const Diagram d = draw_program(program, {});
+  std::map<std::pair<BoxKind, BoxKind>, size_t> arrows;
+  for (const Arrow& a : d.arrows) ++arrows[{d.boxes[a.from].kind, d.boxes[a.to].kind}];
+  EXPECT_EQ((arrows[{BoxKind::op, BoxKind::forward}]), 2u);  // kh and vh
+  EXPECT_EQ((arrows[{BoxKind::forward, BoxKind::forward}]), 2u);
+  EXPECT_EQ((arrows[{BoxKind::forward, BoxKind::op}]), 1u);
+  EXPECT_EQ((arrows[{BoxKind::op, BoxKind::backward}]), 1u);
+  EXPECT_EQ((arrows[{BoxKind::backward, BoxKind::backward}]), 3u);
+  EXPECT_EQ((arrows[{BoxKind::backward, BoxKind::op}]), 2u);
 }
 
 TEST(Marks, TheFrameworksBatchComesBeforeTheFirstOpOfItsStage) {
