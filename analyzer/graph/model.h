@@ -117,7 +117,7 @@ struct PipelineDecl {
   std::string schedule = "1f1b";  // row of the schedule table
   int64_t chunks = 1;             // model chunks per pipeline rank
   std::string drain = "forward";  // gpipe: "forward" | "reversed"
-  std::string p2p = "single";     // "single" | "batched"
+  std::string p2p = "single";     // "single" | "batched" | "overlapped"
   bool warm_up_all = false;       // interleaved, as many microbatches as ranks: all forwards first
   // Int64 numbers that are sent ahead of every value that crosses a border, and of its gradient:
   // how it was cut (DeepSpeed).

@@ -28,7 +28,8 @@ constexpr Word<RingLaunch> kRingLaunch[] = {
 constexpr Word<RingKind> kRing[] = {{"messages", RingKind::messages},
                                     {"gathered", RingKind::gathered},
                                     {"exchanged", RingKind::exchanged}};
-constexpr Word<std::string_view> kP2p[] = {{"single", "single"}, {"batched", "batched"}};
+constexpr Word<std::string_view> kP2p[] = {
+    {"single", "single"}, {"batched", "batched"}, {"overlapped", "overlapped"}};
 
 // Two words for a flag, the default first.
 struct Flag {

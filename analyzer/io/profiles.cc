@@ -143,7 +143,8 @@ constexpr ProfileSwitch kSwitches[] = {
     {"expert_bias", "counted none",
      "a router that is balanced by a bias adds up the tokens of all ranks once per step"},
     {"p2p", "batched single", "a send and a receive that belong together are one launch, or two"},
-    {"interleaved_p2p", "batched single", "the same of the interleaved schedule"},
+    {"interleaved_p2p", "batched overlapped",
+     "the same of the interleaved schedule, where what is overlapped is sent at once, one by one"},
 };
 
 // Megatron-LM, megatron/core, 0.13 and newer.
@@ -227,7 +228,7 @@ constexpr ProfileSetting kMegatron[] = {
     {"expert_bias", "counted",
      "distributed/finalize_model_grads.py, _update_router_expert_bias: over tp x dp x cp"},
     {"p2p", "batched", "pipeline_parallel/p2p_communication.py, batch_p2p_comm"},
-    {"interleaved_p2p", "single",
+    {"interleaved_p2p", "overlapped",
      "training/arguments.py: overlap_p2p_comm is on unless --no-overlap-p2p-communication"},
 };
 

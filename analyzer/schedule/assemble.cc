@@ -428,7 +428,9 @@ class Assembler {
     plan.chunks = static_cast<int>(decl.chunks);
     plan.microbatches = static_cast<int>(graph_.microbatches);
     plan.drain = decl.drain == "reversed" ? Drain::reversed : Drain::forward;
-    plan.batching = decl.p2p == "batched" ? Batching::batched : Batching::single;
+    plan.batching = decl.p2p == "batched"      ? Batching::batched
+                    : decl.p2p == "overlapped" ? Batching::overlapped
+                                               : Batching::single;
     if (decl.warm_up_all) plan.variant = PipelineVariant::megatron_08;
     plan.forward_only = forward_only;
     const auto reasons = refusals(plan);

@@ -56,6 +56,7 @@ class TrainingStep {
     if (!graph.pipeline) return place;
     place.chunks = static_cast<int>(graph.pipeline->chunks);
     place.batched = graph.pipeline->p2p == "batched";
+    place.overlapped = graph.pipeline->p2p == "overlapped";
     place.warm_up_all = graph.pipeline->warm_up_all;
     const auto atom = graph.mesh.pipeline_atom();
     if (!atom) return place;

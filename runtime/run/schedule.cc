@@ -126,16 +126,17 @@ class Interleaved {
     if (at_.rank > 0) loop_.exchange({rf(0, 0)});
     for (int k = 0; k < warm; ++k) {
       loop_.forward(microbatch(k), chunk(k));
-      auto deeds = after_forward(k);
-      if (k + 1 == warm && warm < total()) deeds.push_back(rb(0, at_.chunks - 1));
-      loop_.exchange(deeds);
+      const bool last = k + 1 == warm && warm < total();
+      exchange(after_forward(k), last ? std::vector{rb(0, at_.chunks - 1)} : std::vector<Deed>{});
     }
     for (int k = 0; warm + k < total(); ++k) {
       loop_.forward(microbatch(warm + k), chunk(warm + k));
+      if (at_.overlapped) loop_.exchange(after_forward(warm + k));
       loop_.backward(microbatch(k), last_chunk(k));
-      auto deeds = after_forward(warm + k);
-      for (const Deed& d : after_backward(k)) deeds.push_back(d);
-      loop_.exchange(deeds);
+      if (at_.overlapped)
+        loop_.exchange(after_backward(k));
+      else
+        exchange(after_forward(warm + k), after_backward(k));
     }
     if (!at_.trains) return;
     if (warm == total()) loop_.exchange({rb(0, at_.chunks - 1)});
@@ -146,6 +147,16 @@ class Interleaved {
   }
 
  private:
+  // Activations and gradients at one moment, in one go unless they are overlapped.
+  void exchange(std::vector<Deed> activations, const std::vector<Deed>& gradients) {
+    if (at_.overlapped) {
+      loop_.exchange(std::move(activations));
+      return loop_.exchange(gradients);
+    }
+    activations.insert(activations.end(), gradients.begin(), gradients.end());
+    loop_.exchange(std::move(activations));
+  }
+
   int total() const { return at_.microbatches * at_.chunks; }
   // Virtual microbatch k: groups of p microbatches go through chunk 0, then chunk 1, and so on. A
   // last, smaller group likewise.

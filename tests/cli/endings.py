@@ -72,7 +72,7 @@ class Endings(unittest.TestCase):
                     child = self.start(dot, suffix)
                     _, said = child.communicate(timeout=15)
                     self.assertEqual(child.returncode, 3, said)
-                    self.assertIn(f"dot -T{suffix} failed on what we gave it", said)
+                    self.assertRegex(said, rf"dot -T{suffix}\S* failed on what we gave it")
                     self.assertEqual(list(self.out.iterdir()), [])
 
     def test_what_begins_like_a_picture_is_one(self):

@@ -154,7 +154,7 @@ void add_framework_remarks(ModelBuilder& b) {
       "all experts of a rank are one tensor here: DeepSpeed's buckets end between two experts, and "
       "its optimizer has groups of experts of at most 178,956,971 elements, each with a gather and "
       "a norm of its own; the sums are the same");
-  remark(b.model.pipeline && b.p.pp == 2 && b.model.pipeline->p2p == "single" &&
+  remark(b.model.pipeline && b.p.pp == 2 && b.model.pipeline->p2p != "batched" &&
              (b.profile.is("pipeline", "megatron") || b.profile.is("pipeline", "megatron-0.8")),
          "messages-over-world",
          "of two pipeline ranks the second one sends over the group of all ranks and the first one "

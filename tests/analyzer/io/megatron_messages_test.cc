@@ -56,6 +56,7 @@ TEST(MegatronPipeline, LaunchesMessagesOfInterleavedStagesOneByOne) {
   const Program p = predict(dense(8, 64, 8), plan);
   EXPECT_THAT(messages(p), ElementsAre(48, 64, 64, 48));
   EXPECT_EQ(launches(p), messages(p));
+  EXPECT_EQ(model_of(dense(8, 64, 8), plan).pipeline->p2p, "overlapped");
   const Program batched = predict(dense(8, 64, 8), plan, {"interleaved_p2p=batched"});
   EXPECT_EQ(messages(batched), messages(p));
   EXPECT_THAT(launches(batched), ElementsAre(25, 25, 23, 21));

@@ -165,6 +165,13 @@ TEST(InterleavedOrder, TwoRanksTwoChunksWrapAround) {
                           "[sb1.1|rb0] B0 [sb0|rb1] B1 sb1"));
 }
 
+// Megatron's overlap_p2p_comm: what a forward made leaves before the backward that follows it.
+TEST(InterleavedOrder, OverlappedActivationsGoBeforeTheBackward) {
+  EXPECT_EQ(texts(with(plan("interleaved", 2, 2, 2), Batching::overlapped)).at(1),
+            "rf0 F0 rf1 sf0 F1 rf0.1 sf1 F0.1 rf1.1 B0.1 sb0.1 F1.1 B1.1 rb0 sb1.1 B0 rb1 sb0 B1 "
+            "sb1");
+}
+
 TEST(InterleavedOrder, GroupsOfMicrobatchesFollowMegatronsTable) {
   PipelinePlan p = plan("interleaved", 2, 5, 2);
   p.group = 3;
