@@ -5,6 +5,7 @@ Usage: progress.py PROGRAM MODEL
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -36,12 +37,12 @@ def on_a_terminal(program, model):
     ours, theirs = pty.openpty()
     run = start(program, model, theirs)
     os.close(theirs)
-    shown = read_for(ours, 30, b"running 4 ranks on host, 2 s")
+    shown = read_for(ours, 30, b" s\x1b[K")
     run.send_signal(signal.SIGINT)
     shown += read_for(ours, 60)
     run.wait(60)
     os.close(ours)
-    if b"\rshape2trace: running 4 ranks on host, 2 s\x1b[K" not in shown:
+    if not re.search(rb"\rshape2trace: running 4 ranks on host, \d+ s\x1b\[K", shown):
         return f"the line is missing in {shown}"
     return "" if shown.endswith(b"\r\x1b[K") else f"the line is not wiped out: {shown}"
 

