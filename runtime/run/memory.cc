@@ -83,7 +83,8 @@ double left_by_machine() {
 double left_by_control_group() {
   const std::string folder = "/sys/fs/cgroup/memory.";
   const double most = number_in(folder + "max", ""), now = number_in(folder + "current", "");
-  return most < 0 || now < 0 ? -1 : std::max(0.0, most - now);
+  const double files = std::max(0.0, number_in(folder + "stat", "inactive_file"));  // given up
+  return most < 0 || now < 0 ? -1 : std::max(0.0, most - now + files);
 }
 
 double left_by_ulimit() {
