@@ -234,7 +234,8 @@ constexpr ProfileSetting kMegatron[] = {
 
 constexpr ProfileDef kProfiles[] = {
     {"megatron", "Megatron-LM core 0.13 and newer; 0.10 to 0.12 with other switches", kMegatron,
-     "what happens every few steps (evaluation, checkpoints, logged statistics of experts)"},
+     "one int32 that all ranks add up behind the backward, unless --rerun-mode is disabled; what "
+     "happens every few steps (evaluation, checkpoints, logged statistics of experts)"},
     {"megatron-0.8", "Megatron-LM core 0.8", kMegatron08, kMegatron08Unlisted, "megatron"},
     {"torchtitan", "torchtitan: DTensor, FSDP2, loss parallel", kTorchtitan, kTorchtitanUnlisted},
     {"ddp", "PyTorch DistributedDataParallel alone", kDdp, kDdpUnlisted},
