@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "analyzer/backward/buckets.h"
+#include "analyzer/base/diagnostics.h"
 
 namespace s2t {
 namespace {
@@ -56,6 +57,7 @@ class Filling {
 
   void add(Bucket& bucket, const std::vector<const GradientLeaf*>& leaves, Count parts) const {
     const auto multiple = static_cast<Count>(decl_.parameter_multiple);
+    if (multiple == 0 || parts == 0) throw Fault("gradients in parts of no elements");
     bucket.elements = ceil_div(bucket.elements, multiple) * multiple;
     for (const GradientLeaf* leaf : leaves) {
       bucket.elements = checked_add(bucket.elements, elements(leaf->local) / parts);

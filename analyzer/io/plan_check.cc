@@ -132,7 +132,8 @@ class Checker {
       refuse("--seq",
              fmt::format("{} tokens do not divide over {} ranks ({})", p_.seq, sequence,
                          p_.sequence_parallel() ? "tp x cp" : "cp"),
-             neighbours(p_.seq, sequence), "", "indivisible");
+             neighbours(p_.seq, p_.cp > 1 ? std::lcm(2 * p_.cp, sequence) : sequence), "",
+             "indivisible");  // a ring halves the tokens of a rank
     if (p_.countable() && !p_.tokens_countable())
       refuse("--micro-batch",
              fmt::format("{} samples of {} tokens on each of {} data-parallel ranks",
@@ -149,7 +150,8 @@ class Checker {
 
   void layers() {
     const int64_t stages = p_.pp * p_.vpp;
-    if (p_.vpp > 1 && p_.pp == 1)
+    const bool cut = p_.layers_per_chunk > 0 && p_.layers_per_chunk != a_.layers;
+    if ((p_.vpp > 1 || cut) && p_.pp == 1)
       return refuse(p_.layers_per_chunk > 0 ? "--layers-per-chunk" : "--vpp",
                     "model chunks without a pipeline", "--pp 2 or more");
     const bool whole_chunks = a_.layers % (p_.pp * std::max<int64_t>(1, p_.layers_per_chunk)) == 0;
@@ -333,7 +335,9 @@ class Checker {
     };
     if (p_.tp > 1 && p_.dp > 1 && place("tp") > place("dp"))
       refuse("--order", quoted(p_.order) + " has dp faster than tp",
-             "tp before dp: neighbouring ranks share a layer", "", "axis-order");
+             "tp before dp: neighbouring ranks share a layer",
+             "\"tp-cp-ep-dp-pp\", \"tp-cp-pp-ep-dp\" and \"cp-tp-ep-dp-pp\" are such orders.",
+             "axis-order");
   }
 
   const Architecture& a_;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "analyzer/io/transformer/blocks.h"
 
 namespace s2t {
@@ -75,6 +77,14 @@ std::string shared(ModelBuilder& b, const std::string& n) {
   return shared_of(b, n, column_input(b, n, "shared.in"));
 }
 
+// DeepSpeed gives every expert 4 rows or more (deepspeed/moe/layer.py, min_capacity): the factor whose
+// share of the rows, 3.5, rounds up to that.
+double least_capacity_factor(const ModelBuilder& b) {
+  if (!b.profile.is("gradient_sync", "zero")) return 0;
+  const int64_t rows = b.p.seq * b.p.micro_batch * b.a.experts->top_k;
+  return 3.5 * static_cast<double>(b.a.experts->experts) / static_cast<double>(rows);
+}
+
 // One table for all layers.
 void declare_routing(ModelBuilder& b) {
   if (!b.model.routing.empty()) return;
@@ -84,7 +94,7 @@ void declare_routing(ModelBuilder& b) {
   routing.experts = b.a.experts->experts;
   routing.top_k = b.a.experts->top_k;
   if (const double factor = b.profile.real("expert_capacity"); factor > 0) {
-    routing.capacity_factor = factor;
+    routing.capacity_factor = std::max(factor, least_capacity_factor(b));
     routing.pad_to_capacity = true;
   }
   routing.pointer = "--ep";
@@ -115,11 +125,19 @@ struct Balancing {
 constexpr Balancing kBalancing[] = {
     {"aux_loss", false, false}, {"seq_aux_loss", true, false}, {"global_aux_loss", false, true}};
 
-// `before`: the op with which the exchange begins.
+// Megatron core 0.8 with tensor parallelism: ranks of tp exchange their tokens for parts of the hidden
+// dim of all their tokens, and rows travel in parts.
+bool hidden_over_tp(const ModelBuilder& b) {
+  return b.p.tp > 1 && b.expert_tp_axis() == "tp";
+}
+
+// `before`: the op with which the exchange begins. Where ranks of tp have gathered their logits, each
+// knows the tokens of all of them (0.8, token_dispatcher.py: the group of the sum is that of cp).
 void balance(ModelBuilder& b, const std::string& before) {
   for (const Balancing& row : kBalancing) {
     if (!b.profile.is("moe_balancing", row.value)) continue;
-    std::vector<std::string> axes{"cp", "tp"};
+    std::vector<std::string> axes{"cp"};
+    if (!hidden_over_tp(b)) axes.emplace_back("tp");
     if (row.everywhere) axes.emplace_back("dp");
     CallDecl call = counts(b, "balance", Collective::all_reduce, axes,
                            row.everywhere ? "the balancing loss counts the tokens per expert of "
@@ -144,12 +162,6 @@ bool padded(const ModelBuilder& b) {
 struct Rows {
   std::string rows, weights, route;
 };
-
-// Megatron core 0.8 with tensor parallelism: ranks of tp exchange their tokens for parts of the hidden
-// dim of all their tokens, and rows travel in parts.
-bool hidden_over_tp(const ModelBuilder& b) {
-  return b.p.tp > 1 && b.expert_tp_axis() == "tp";
-}
 
 // Rows travel to the ranks of their experts, and all parts of an expert get the rows of all: the
 // rows and their weights are exchanged before either is gathered.
