@@ -10,15 +10,28 @@
 namespace s2t {
 namespace {
 
-// The order in which Megatron creates its groups: parallel_state.py, initialize_model_parallel, with
-// the groups of embeddings behind those of pp.
-std::vector<std::string> group_order(const Profile& profile) {
+// The order in which a framework creates its groups. Megatron: parallel_state.py,
+// initialize_model_parallel, with the groups of embeddings behind those of pp. torchtitan: a
+// DeviceMesh has one family per dim, the slowest first; what is flattened follows
+// (parallel_dims.py). DeepSpeed: PipelineParallelGrid (runtime/pipe/topology.py); experts, of which
+// the copies come first (utils/groups.py, _create_expert_and_data_parallel), follow.
+std::vector<std::string> group_order(const Profile& profile, const Plan& plan) {
   if (profile.is("pipeline", "megatron"))
     return {"dp cp", "dp", "cp",  "tp pp",  "tp",    "pp",        "tp dp cp", "tp dp",
             "tp cp", "ep", "etp", "etp ep", "tp_ep", "etp ep pp", "tp_ep pp", "edp"};
   if (profile.is("pipeline", "megatron-0.8"))
     return {"dp",       "dp cp", "cp",    "tp pp", "tp ep pp", "tp",  "pp",
             "tp dp cp", "tp dp", "tp cp", "tp ep", "ep",       "edp", "edp cp"};
+  if (profile.is("pipeline", "torch") && plan.ep > 1)
+    return {"pp", "dp_replicate", "edp_shard", "edp",         "cp",  "tp",
+            "dp", "dp_shard",     "dp cp",     "dp_shard cp", "etp", "ep"};
+  if (profile.is("pipeline", "torch"))
+    return {"pp", "dp_replicate", "dp_shard", "dp", "cp", "tp", "dp_shard cp", "dp cp"};
+  if (profile.is("pipeline", "deepspeed")) {
+    std::vector<std::string> order{"dp", "pp", "tp", "edp", "ep"};
+    if (plan.tp > 1 && plan.pp > 1) order.insert(order.begin(), "tp pp");
+    return order;
+  }
   return {};
 }
 
@@ -175,7 +188,7 @@ void add_framework_remarks(ModelBuilder& b) {
 void set_up_job(ModelBuilder& b) {
   b.model.name = b.a.name;
   b.model.mesh = MeshBuilder(b.a, b.p, b.profile).build();
-  b.model.mesh.group_order = group_order(b.profile);
+  b.model.mesh.group_order = group_order(b.profile, b.p);
   b.model.microbatches = b.p.microbatches();
   b.model.published_parameters = parameter_count(b.a);
   set_switches(b);

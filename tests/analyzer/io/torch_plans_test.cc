@@ -29,6 +29,29 @@ Plan ulysses(int64_t cp, int64_t dp) {
   return p;
 }
 
+// --- groups --------------------------------------------------------------------------------------
+
+Lines groups_of(const Architecture& a, int64_t tp, int64_t pp, const char* profile) {
+  Plan p = framework_steps::split_of(tp, 2, 16);
+  p.pp = pp;
+  p.global_batch = 4;
+  Lines names;
+  for (const Family& f : predict(a, p, profile_of(profile)).families) names.push_back(f.name);
+  return names;
+}
+
+// device_mesh.py, _init_process_groups: a mesh (pp, dp, tp), dim by dim.
+TEST(GroupOrder, OfADeviceMeshIsThatOfItsDims) {
+  EXPECT_THAT(groups_of(framework_steps::llama(2, 64, 8, 96), 2, 2, "torchtitan"),
+              ElementsAre("pp", "dp", "tp"));
+}
+
+// runtime/pipe/topology.py, PipelineParallelGrid: ds_model, data, pipe, model.
+TEST(GroupOrder, OfADeepSpeedPipelineBeginsWithTheWholeModel) {
+  EXPECT_THAT(groups_of(framework_steps::llama(2, 64, 8, 96), 2, 2, "deepspeed"),
+              ElementsAre("pp-tp", "dp", "pp", "tp"));
+}
+
 // --- DeepSpeed-Ulysses ---------------------------------------------------------------------------
 
 // sequence/layer.py, DistributedAttention, below a model that repeats keys and values before it:
