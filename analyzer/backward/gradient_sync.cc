@@ -296,9 +296,17 @@ class SyncPlanner {
                        return std::tuple(-a.stage, a.root, -a.last.value) <
                               std::tuple(-b.stage, b.root, -b.last.value);
                      });
-    // Reductions follow the backward; torch's pipelines make up for them in forward order.
-    for (const ShardingUnit& u : overlap(true) ? reversed : all)
-      scatter(u, overlap(true) ? last_backward_op(u, backward_) : end_of_backward(u.stage));
+    // Reductions follow the backward. Those of units without a hook wait for its end, which visits
+    // the root first; torch's pipelines make up for all of them there.
+    const Needs needs = find_needed_gradients(graph_);
+    const auto hooked = [&](const ShardingUnit& u) {
+      return overlap(true) &&
+             (has_end_hook(graph_, u, needs) || !last_backward_op(u, backward_).valid());
+    };
+    for (const ShardingUnit& u : reversed)
+      if (hooked(u)) scatter(u, last_backward_op(u, backward_));
+    for (const ShardingUnit& u : all)
+      if (!hooked(u)) scatter(u, end_of_backward(u.stage));
   }
 
   void gather(const ShardingUnit& u, SyncCall::Where where, OpId anchor) {

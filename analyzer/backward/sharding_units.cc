@@ -131,4 +131,20 @@ OpId last_backward_op(const ShardingUnit& unit, const Backward& backward) {
   return it == backward.steps.rend() ? OpId() : it->op;
 }
 
+bool has_end_hook(const Graph& graph, const ShardingUnit& unit, const Needs& needs) {
+  const auto enters = [&](TensorId t) {
+    const Value& v = graph.value(t);
+    return !v.parameter && (v.leaf() || v.producer < unit.first);
+  };
+  const auto requires_grad = [&](TensorId t) -> bool { return needs.requires_grad[t.at()]; };
+  for (OpId o = unit.first; o <= unit.last; ++o.value) {
+    const Op& op = graph.op(o);
+    if (op.stage != unit.stage) continue;
+    const std::vector<TensorId>& from = op.is("transfer") ? op.outputs : op.inputs;
+    for (const TensorId t : from)
+      if ((op.is("transfer") || enters(t)) && requires_grad(t)) return true;
+  }
+  return false;
+}
+
 }  // namespace s2t

@@ -25,4 +25,8 @@ std::vector<ShardingUnit> sharding_units(const Graph& graph);
 OpId first_backward_op(const ShardingUnit& unit, const Backward& backward);
 OpId last_backward_op(const ShardingUnit& unit, const Backward& backward);
 
+// Whether a value that enters the unit requires grad: only then does a hook tell that its backward
+// has ended. Source: FSDPParamGroup._register_post_backward_hook.
+bool has_end_hook(const Graph& graph, const ShardingUnit& unit, const Needs& needs);
+
 }  // namespace s2t

@@ -238,7 +238,8 @@ class TrainingStep {
     if (t.has(graph_.loss)) roots.push_back(t.loss_root());
     tag_ = tag_of(deed, "backward");
     back_ = true;
-    sync_.begin_backward(stage, tag_, t.plan_backward(roots));
+    sync_.begin_backward(stage, tag_, t.plan_backward(roots),
+                         [&t](TensorId v) { return t.requires_grad(v); });
     t.backward(std::move(roots));
     for (const auto& [value, gradient] : t.leaf_gradients()) {
       if (graph_.value(value).leaf())

@@ -63,16 +63,34 @@ void GradientSync::begin(int stage, const Tag& tag) {
   there_.clear();
 }
 
-void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running) {
+void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running,
+                                  const RequiresGrad& requires_grad) {
   begin(stage, tag);
   const int64_t begun = ++backwards_[stage];
   reduces_now_ = every_microbatch() || begun == graph_.microbatches;
   if (begun == 1) plan_stage(stage, running);
-  plan_units(stage, running);
+  plan_units(stage, running, requires_grad);
 }
 
+// Whether anything but parameters comes into a unit that requires grad.
+bool GradientSync::entered_by_any(const Unit& unit, const RequiresGrad& requires_grad) const {
+  std::set<TensorId> made;
+  for (OpId o = unit.first; o <= unit.last; ++o.value) {
+    const Op& op = graph_.op(o);
+    if (op.stage != unit.stage) continue;
+    const bool received = op.is("transfer");
+    for (const TensorId t : received ? op.outputs : op.inputs)
+      if (!made.count(t) && !graph_.value(t).parameter && requires_grad(t)) return true;
+    made.insert(op.outputs.begin(), op.outputs.end());
+  }
+  return false;
+}
+
+// A unit reduces in the hook of what came into it; where nothing there requires grad there is no
+// hook, and the callback at the end of the backward makes up for it: the root first.
 void GradientSync::plan_reductions(const std::vector<const Unit*>& units,
-                                   const std::vector<OpId>& running) {
+                                   const std::vector<OpId>& running,
+                                   const RequiresGrad& requires_grad) {
   if (graph_.sync.kind != SyncKind::fsdp) return;
   const bool apart = graph_.sync.overlap.value_or(true);
   std::vector<const Unit*> order = units;
@@ -82,9 +100,12 @@ void GradientSync::plan_reductions(const std::vector<const Unit*>& units,
       return std::tuple(a->root, -a->last.value) < std::tuple(b->root, -b->last.value);
     });
   }
+  const auto hooked = [&](const Unit* u) { return apart && entered_by_any(*u, requires_grad); };
   for (const Unit* u : order)
-    if (const OpId end = last_within(running, *u); end.valid())
-      scatters_[apart ? end : running.back()].push_back(u);
+    if (const OpId end = last_within(running, *u); end.valid() && hooked(u))
+      scatters_[end].push_back(u);
+  for (const Unit* u : units)
+    if (last_within(running, *u).valid() && !hooked(u)) scatters_[running.back()].push_back(u);
 }
 
 void GradientSync::parameter_ready(TensorId p, std::vector<Gradient> arrived) {

@@ -36,7 +36,10 @@ class GradientSync {
   // One stage with one microbatch at a time.
   void begin_forward(int stage, const Tag& tag);
   void before_forward(OpId op);
-  void begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running);
+  // `requires_grad`: of a value, as the tape of this microbatch found.
+  using RequiresGrad = std::function<bool(TensorId)>;
+  void begin_backward(int stage, const Tag& tag, const std::vector<OpId>& running,
+                      const RequiresGrad& requires_grad);
   void before_backward(OpId op);
   void parameter_ready(TensorId p, std::vector<Gradient> arrived);
   void after_backward(OpId op);
@@ -62,9 +65,11 @@ class GradientSync {
   void fetch(const Unit& unit);
   void fetch_in_advance(const std::vector<size_t>& numbers);
   void plan_stage(int stage, const std::vector<OpId>& running);
-  void plan_units(int stage, const std::vector<OpId>& running);
+  void plan_units(int stage, const std::vector<OpId>& running, const RequiresGrad& requires_grad);
   bool kept(const Unit& unit) const;
-  void plan_reductions(const std::vector<const Unit*>& units, const std::vector<OpId>& running);
+  void plan_reductions(const std::vector<const Unit*>& units, const std::vector<OpId>& running,
+                       const RequiresGrad& requires_grad);
+  bool entered_by_any(const Unit& unit, const RequiresGrad& requires_grad) const;
   bool every_microbatch() const;
   bool in_backward() const;
   Tag tag_for(const char* phase, const std::vector<size_t>& leaves) const;

@@ -79,14 +79,15 @@ void GradientSync::before_forward(OpId op) {
 }
 
 // The unit whose forward ended last has its backward first; of one within another the outer one.
-void GradientSync::plan_units(int stage, const std::vector<OpId>& running) {
+void GradientSync::plan_units(int stage, const std::vector<OpId>& running,
+                              const RequiresGrad& requires_grad) {
   chain_.clear();
   scatters_.clear();
   for (const Unit& u : parameters_.units())
     if (u.stage == stage) chain_.push_back({&u, {}});
   std::vector<const Unit*> units;
   for (const Turn& turn : chain_) units.push_back(turn.unit);
-  plan_reductions(units, running);
+  plan_reductions(units, running, requires_grad);
   std::stable_sort(chain_.begin(), chain_.end(), [](const Turn& a, const Turn& b) {
     return std::tuple(!a.unit->root, -a.unit->last.value, a.unit->first.value) <
            std::tuple(!b.unit->root, -b.unit->last.value, b.unit->first.value);

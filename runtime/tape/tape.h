@@ -49,6 +49,7 @@ class Tape {
   Tensor outgoing(OpId transfer);
   const Tensor& value(TensorId t) const { return variables_.at(t).data; }
   bool has(TensorId t) const { return variables_.count(t) != 0; }
+  bool requires_grad(TensorId t) const { return has(t) && variables_.at(t).requires_grad; }
 
   // Where a backward starts: the gradient of the loss, or of what a transfer sent on.
   struct Root {

@@ -62,9 +62,6 @@ ROOT = "The root's input needs no gradient, so its reduction waits for the end o
 BATCH = "Events with one batch number were handed to one batch_isend_irecv: on NCCL that is one kernel."
 STOP = "Recomputation stops as soon as every saved tensor is there, so the trailing all-reduce is not repeated."
 CPU_KERNELS = "PyTorch's ring attention was called with the attention kernels of CPUs; what it sends is its own."
-UNPREDICTED_ROOT = (
-    "No model file: it cannot say that a root unit is gathered first and kept, and that its reduction may wait."
-)
 UNPREDICTED_HSDP = "No model file: it cannot say that units are sharded over one axis and replicated over another."
 UNPREDICTED_REGROUPING = "No model file: the two broadcasts happen once in a run, not in every step."
 UNPREDICTED_BUFFERS = "No model file: it cannot say that a module has buffers."
@@ -107,6 +104,8 @@ TABLE = models("models", [
     row("fsdp_mlp_frozen_up", fsdp, "dp 4", SIMULATED, *FSDP, frozen=("up",)),
     row("fsdp_mlp_uneven", fsdp, "dp 4", SIMULATED, *FSDP, hidden=250),
     row("fsdp_mlp_no_sync", fsdp, "dp 4", SIMULATED, *FSDP, microbatches=2),
+    row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, head=True),
+    row("fsdp_mlp_x_grad", fsdp, "dp 4", SIMULATED, *FSDP, head=True, x_grad=True),
     row("fsdp_tied", fsdp_tied, "dp 4", SIMULATED, *FSDP),
     row("fsdp_tp_mlp", fsdp_tensor_parallel, "dp 2, tp 2", SIMULATED, *FSDP),
     row("ddp_buckets", ddp, "dp 2", GLOO, HOOKS, iteration=3),
@@ -130,8 +129,6 @@ TABLE = models("models", [
     row("torch_ring_exchanged", torch_ring, "cp 4", GLOO, CPU_KERNELS, rotate="alltoall", dtype=torch.float32),
     row("gqa_tp4_kv2", grouped_query, "kv 2, rep 2", GLOO),
 ]) + models(None, [
-    row("fsdp_mlp_root", fsdp, "dp 4", SIMULATED, *FSDP, ROOT, UNPREDICTED_ROOT, head=True),
-    row("fsdp_mlp_x_grad", fsdp, "dp 4", SIMULATED, *FSDP, UNPREDICTED_ROOT, head=True, x_grad=True),
     row("hsdp_mlp", fsdp, "replicate 2, shard 2", SIMULATED, *FSDP, UNPREDICTED_HSDP),
     row("ddp_buffers", ddp, "dp 2", GLOO, HOOKS, UNPREDICTED_BUFFERS, iteration=3, microbatches=3, buffers=64),
     row("ddp_second_iteration", ddp, "dp 2", GLOO, HOOKS, UNPREDICTED_REGROUPING, iteration=2),
