@@ -55,6 +55,38 @@ void assign_in_loop(const std::vector<ShellWord>& words, size_t i, ShellVariable
     variables.assign(words[i + 1].text, variables.expand(words[value].text), words[i].line, true);
 }
 
+// NAME=value, NAME+=value.
+void assign(const ShellWord& word, ShellVariables& variables) {
+  const std::string name = assigned_name(word.text);
+  const bool more = word.text[name.size()] == '+';
+  const std::string value = variables.expand(word.text.substr(name.size() + (more ? 2 : 1)));
+  if (more)
+    variables.append(name, value, word.line, word.conditional);
+  else
+    variables.assign(name, value, word.line, word.conditional);
+}
+
+// `unset NAME`, `let NAME*=2`, `((NAME = NAME * 2))`: what these make of it is left open.
+void change(const std::vector<ShellWord>& words, size_t i, ShellVariables& variables) {
+  const bool unsets = words[i].text == "unset", lets = words[i].text == "let";
+  if (!unsets && !lets && !words[i].arithmetic) return;
+  std::string all;
+  for (size_t k = i + (unsets || lets); k < words.size() && (k == i || !words[k].begins); ++k) {
+    if (unsets) variables.unset(words[k].text);
+    all += words[k].text;
+  }
+  const size_t end =
+      all.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+  if (unsets || end == 0 || end == all.npos) return;
+  const std::string rest = all.substr(end);
+  const size_t equals = rest.find('=');
+  const bool sets = rest == "++" || rest == "--" ||
+                    (equals != rest.npos && equals < 3 && rest.compare(equals, 2, "==") != 0 &&
+                     rest.find_first_of("<>!") > equals);
+  if (sets)
+    variables.assign(all.substr(0, end), "$((" + all + "))", words[i].line, words[i].conditional);
+}
+
 // What a flag says is what its variables are there; a variable that is set further down, for a
 // function that is called later, has its value from there.
 Launch read_script(const std::string& text) {
@@ -64,14 +96,14 @@ Launch read_script(const std::string& text) {
   for (size_t i = 0; i < words.size(); ++i) {
     const ShellWord& word = words[i];
     if (word.begins) assign_in_loop(words, i, variables);
+    if (word.begins) change(words, i, variables);
     variables.assign_defaults(word.text, word.line);
     if (is_flag(word.text)) {
       LaunchFlag flag = flag_at(words, i);
       fill_in(flag, variables);
       if (take_yaml(flag)) launch.flags.push_back(std::move(flag));
-    } else if (const std::string name = assigned_name(word.text); !name.empty()) {
-      variables.assign(name, variables.expand(word.text.substr(name.size() + 1)), word.line,
-                       word.conditional);
+    } else if (word.assigns) {
+      assign(word, variables);
     }
   }
   for (LaunchFlag& flag : launch.flags) fill_in(flag, variables);

@@ -139,20 +139,53 @@ class Words {
  private:
   char next() const { return at_ + 1 < text_.size() ? text_[at_ + 1] : '\n'; }
 
+  // Whether a quote is closed on its line; one that is not is a mark in a text.
+  bool closes(char quote) const {
+    const size_t end = text_.find_first_of(std::string{quote, '\n'}, at_ + 1);
+    return end != std::string::npos && text_[end] == quote;
+  }
+
+  void quote(char c) {
+    if (c == quote_)
+      quote_ = '\0';
+    else if (quote_ == '\0' && closes(c))
+      quote_ = c;
+    // ARGS="--flag ...": the flags are words of their own.
+    if (word_.ends_with("=") && (next() == '-' || is_space(next()) || next() == '\\')) end_word();
+  }
+
+  // cat <<EOF: up to the line EOF.
+  void begin_document() {
+    at_ = std::min(text_.find_first_not_of("<- \t\"'\\", at_), text_.size());
+    const size_t end = name_end(text_, at_);
+    const bool shift = end > at_ && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0;
+    document_ = shift ? "" : text_.substr(at_, end - at_);
+    at_ = end - 1;
+  }
+
+  void add(char c) {
+    if (word_.empty()) quoted_ = quote_ != '\0' || in_document_;
+    word_ += c;
+  }
+
   void letter(char c) {
     if (c == '\n') return end_line();
+    if (text_.compare(at_, 2, "<<") == 0 && text_.compare(at_, 3, "<<<") != 0 && quote_ == '\0' &&
+        open_.empty() && !in_document_) {
+      end_word();
+      return begin_document();
+    }
     if (c == '$' && (next() == '{' || next() == '(')) {
-      word_ += c;
+      add(c);
       word_ += next();
       open_ += next() == '{' ? '}' : ')';
       ++at_;
     } else if (!open_.empty()) {
       inside(c);
-    } else if (c == '#' && word_.empty()) {
+    } else if (c == '#' && word_.empty() && quote_ == '\0') {
       while (next() != '\n') ++at_;
     } else if (c == '"' || c == '\'') {
-      // ARGS="--flag ...": the flags are words of their own.
-      if (word_.ends_with("=") && (next() == '-' || is_space(next()) || next() == '\\')) end_word();
+      quote(c);
     } else if (c == '\\' && next() == '\n') {
       end_word();
       ++line_;
@@ -160,12 +193,14 @@ class Words {
     } else if (is_space(c) || c == '\\') {
       end_word();
     } else if (std::string_view("`();|&").find(c) != std::string_view::npos) {
+      if (c == '(' && word_.empty() && begins_ && quote_ == '\0') ++subshells_;
       end_word();
-      begins_ = true;
+      if (c == ')' && subshells_ > 0 && quote_ == '\0') --subshells_;
+      begins_ = head_ = true;
       chained_ = (c == '&' || c == '|') && next() == c;
       if (chained_) ++at_;
     } else {
-      word_ += c;
+      add(c);
     }
   }
 
@@ -179,15 +214,44 @@ class Words {
     open_.clear();  // what was never closed
     end_word();
     chained_ = chained_ && begins_;  // a line that ends in && goes on
-    begins_ = true;
+    begins_ = head_ = true;
+    quote_ = '\0';
     ++line_;
+    end_document();
+  }
+
+  void end_document() {
+    if (!document_.empty()) in_document_ = true;
+    const size_t start = text_.find_first_not_of(" \t", at_ + 1);
+    if (!in_document_ || start == std::string::npos) return;
+    if (text_.compare(start, document_.size(), document_) != 0) return;
+    const size_t end = start + document_.size();
+    if (end < text_.size() && text_[end] != '\n' && text_[end] != '\r') return;
+    at_ = end - 1;
+    document_.clear();
+    in_document_ = false;
+  }
+
+  // NAME=value NAME=value, or export NAME=value. Before a command it holds for that alone.
+  bool assigns() {
+    const bool declares = is_one_of(word_, {"export", "declare", "local", "readonly", "typeset"});
+    if (begins_) {
+      command_ = words_.size();
+      declared_ = declares;
+    }
+    if (!head_ || quoted_) return false;
+    if (!assigned_name(word_).empty()) return subshells_ == 0;
+    head_ = declared_ || is_one_of(word_, {"then", "else", "do", "{"});
+    for (size_t i = command_; !head_ && i < words_.size(); ++i) words_[i].assigns = false;
+    return false;
   }
 
   void end_word() {
     if (word_.empty()) return;
-    if (begins_ && is_one_of(word_, {"if", "case", "for", "while", "until"})) ++nested_;
+    const bool holds = assigns();
+    if (begins_ && is_one_of(word_, {"if", "case", "for", "while", "until", "select"})) ++nested_;
     if (begins_ && is_one_of(word_, {"fi", "esac", "done"}) && nested_ > 0) --nested_;
-    words_.push_back({word_, line_, begins_, nested_ > 0 || chained_});
+    words_.push_back({word_, line_, begins_, nested_ > 0 || chained_, holds, subshells_ > 1});
     begins_ = begins_ && is_one_of(word_, {"then", "else", "do", "{"});
     word_.clear();
   }
@@ -196,8 +260,13 @@ class Words {
   size_t at_ = 0;
   std::vector<ShellWord> words_;
   std::string word_, open_;  // brackets behind a `$` that are to be closed
-  int line_ = 1, nested_ = 0;
+  std::string document_;     // the line that ends a here-document
+  char quote_ = '\0';        // that is open
+  size_t command_ = 0;       // its first word
+  int line_ = 1, nested_ = 0, subshells_ = 0;
   bool begins_ = true, chained_ = false;
+  bool head_ = true, declared_ = false;  // only assignments so far; behind export
+  bool quoted_ = false, in_document_ = false;
 };
 
 }  // namespace
@@ -208,7 +277,8 @@ std::vector<ShellWord> shell_words(const std::string& text) {
 
 std::string assigned_name(const std::string& word) {
   const size_t end = name_end(word, 0);
-  return end > 0 && end < word.size() && word[end] == '=' ? word.substr(0, end) : "";
+  const bool assigned = word.compare(end, 1, "=") == 0 || word.compare(end, 2, "+=") == 0;
+  return end > 0 && assigned ? word.substr(0, end) : "";
 }
 
 void ShellVariables::assign(const std::string& name, const std::string& value, int line,
@@ -219,6 +289,13 @@ void ShellVariables::assign(const std::string& name, const std::string& value, i
   const bool known =
       std::any_of(all.begin(), all.end(), [&](const Assigned& a) { return a.value == kept; });
   if (!known && all.size() < kMostValues) all.push_back({kept, line, conditional});
+}
+
+void ShellVariables::append(const std::string& name, const std::string& value, int line,
+                            bool conditional) {
+  if (value.empty()) return;
+  const std::string* old = find(name);
+  assign(name, (old ? *old : "") + value, line, conditional);
 }
 
 void ShellVariables::assign_defaults(const std::string& text, int line) {

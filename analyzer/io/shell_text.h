@@ -17,6 +17,10 @@ struct ShellWord {
   int line = 1;
   bool begins = false;       // a command or a line: not what goes on with the word before
   bool conditional = false;  // in a branch or a loop, or behind && or ||
+  // NAME=value that holds from here on: not in quotes, a subshell or a here-document, and not for
+  // one command alone.
+  bool assigns = false;
+  bool arithmetic = false;  // in ((...))
 };
 
 // Quotes vanish; brackets, `;`, `|` and `&` end a word. Flags are words in arrays and in quotes too.
@@ -26,6 +30,8 @@ class ShellVariables {
  public:
   // What a script says in passing: a value that may or may not be assigned is one of several.
   void assign(const std::string& name, const std::string& value, int line, bool conditional);
+  void append(const std::string& name, const std::string& value, int line, bool conditional);
+  void unset(const std::string& name) { values_.erase(name); }
   // ${NAME:=default} sets what is not set.
   void assign_defaults(const std::string& text, int line);
   // The value if there is one; nullptr if none, or several.

@@ -154,5 +154,32 @@ TEST(LaunchFile, EndsOnEveryBrokenScript) {
   for (size_t n = 0; n <= script.size(); ++n) flags(script.substr(0, n));
 }
 
+std::string value_of_tp(const std::string& script) {
+  return flags(script + "\n--tp $TP").back().second;
+}
+
+TEST(LaunchFile, OnlyAssignmentsOfTheScriptItselfCount) {
+  for (const char* other :
+       {"TP=1 python preprocess.py", "python convert.py TP=1", "docker run -e TP=1 image",
+        "(TP=8; echo hi)", "echo \"usage: TP=8 bash run.sh\"", "cat > x <<EOF\nTP=8\nEOF",
+        "cat <<-'END' > x\n\tTP=8\n\tEND", "echo \"TP=$TP, PP=$PP\"", "printf \"TP=%d\" $TP"})
+    EXPECT_EQ(value_of_tp(std::string("TP=4\n") + other), "4") << other;
+  for (const char* script :
+       {"export TP=4 PP=2", "declare -i TP=4", "if x; then TP=4; fi", "M=\"step # 1\"; TP=4",
+        "TP=4 && echo", "TP=\nTP+=4", "true; { TP=4; }"})
+    EXPECT_EQ(value_of_tp(script), "4") << script;
+}
+
+TEST(LaunchFile, WhatIsComputedInPlaceIsLeftOpen) {
+  for (const char* changed : {"(( TP *= 2 ))", "((TP++))", "let \"TP = TP * 2\"", "unset TP"})
+    EXPECT_NE(value_of_tp(std::string("TP=4\n") + changed).find('$'), std::string::npos) << changed;
+  EXPECT_EQ(value_of_tp("TP=4\n(( TP > 2 )) && echo large"), "4");
+}
+
+TEST(LaunchFile, AHashInQuotesIsNoComment) {
+  EXPECT_THAT(flags("--name \"run # 1\" --tp 4 # --no 1"),
+              ElementsAre(Pair("name", "run"), Pair("tp", "4")));
+}
+
 }  // namespace
 }  // namespace s2t
