@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -15,6 +16,7 @@ namespace s2t {
 namespace fs = std::filesystem;
 
 Output::Output(const std::string& path) : path_(path) {
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its stream
   if (path_.empty()) return;
   std::error_code ignored;
   const fs::file_status status = fs::status(path_, ignored);

@@ -3,7 +3,7 @@
 
     endings.py SHAPE2TRACE MODEL
 
-A signal ends the program by that signal; neither the unfinished file nor the outside program stays.
+A limit on the size of files is an error. A signal ends the program by that signal; neither the unfinished file nor the outside program stays.
 """
 import os
 import pathlib
@@ -80,6 +80,13 @@ class Endings(unittest.TestCase):
         _, said = child.communicate(timeout=15)
         self.assertEqual((child.returncode, said), (0, ""))
         self.assertEqual((self.out / "p.svg").read_text(), "<svg/>\n")
+
+    def test_a_limit_on_the_size_of_files_is_an_error_that_leaves_nothing(self):
+        limited = f'ulimit -f 1; exec "{PROGRAM}" predict "{MODEL}" --format json -o "{self.out}/big"'
+        run = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, timeout=15)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("[unwritable]", run.stderr)
+        self.assertEqual(list(self.out.iterdir()), [])
 
 
 if __name__ == "__main__":
