@@ -37,7 +37,7 @@ struct PipelinePlace {
   int microbatches = 1;
   bool trains = true;
   bool batched = false;
-  bool overlapped = false;  // interleaved: messages of a forward go before the backward (Megatron)
+  bool overlapped = false;   // interleaved: messages of a forward go before the backward (Megatron)
   bool warm_up_all = false;  // as many microbatches as ranks: all forwards first (Megatron 0.8)
 
   int stage(int chunk) const { return chunk * ranks + rank; }
