@@ -82,8 +82,9 @@ std::optional<RoutingError> twice(const Routing& routing, const RoutingRequest& 
 
 void apply_capacity(Routing& routing, const RoutingRequest& request, Count rows) {
   if (!request.capacity_factor) return;
-  const auto capacity = static_cast<Count>(std::ceil(
+  const auto share = static_cast<Count>(std::ceil(
       static_cast<double>(rows) / static_cast<double>(routing.experts) * *request.capacity_factor));
+  const Count capacity = std::max(share, request.least_capacity);
   for (auto& row : routing.counts)
     for (Count& count : row) {
       if (count > capacity) routing.dropped += count - capacity;

@@ -39,6 +39,7 @@ struct RoutingRequest {
   std::vector<double> skew;
   std::optional<double> capacity_factor;
   bool pad_to_capacity = false;
+  Count least_capacity = 0;  // rows, whatever the factor gives
 };
 
 // What is wrong with stated counts or weights, and below which key of the routing: "/counts/1".

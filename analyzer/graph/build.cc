@@ -108,7 +108,8 @@ class Builder {
                                     routing.ranks, quoted(r.axis)),
                         fmt::format("a multiple of {}", routing.ranks), "", "indivisible"});
     graph_.routings.push_back(routing);
-    graph_.routing_requests.push_back({r.counts, r.skew, r.capacity_factor, r.pad_to_capacity});
+    graph_.routing_requests.push_back({r.counts, r.skew, r.capacity_factor, r.pad_to_capacity,
+                                       static_cast<Count>(r.least_capacity)});
     graph_.routing_pointers.push_back(r.pointer);
   }
 

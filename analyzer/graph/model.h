@@ -199,6 +199,7 @@ struct RoutingDecl {
   std::vector<double> skew;  // relative load per expert
   std::optional<double> capacity_factor;
   bool pad_to_capacity = false;
+  int64_t least_capacity = 0;  // rows, whatever the factor gives
   std::string pointer;
 };
 

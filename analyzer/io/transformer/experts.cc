@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "analyzer/io/transformer/blocks.h"
 
 namespace s2t {
@@ -77,14 +75,6 @@ std::string shared(ModelBuilder& b, const std::string& n) {
   return shared_of(b, n, column_input(b, n, "shared.in"));
 }
 
-// DeepSpeed gives every expert 4 rows or more (deepspeed/moe/layer.py, min_capacity): the factor whose
-// share of the rows, 3.5, rounds up to that.
-double least_capacity_factor(const ModelBuilder& b) {
-  if (!b.profile.is("gradient_sync", "zero")) return 0;
-  const int64_t rows = b.p.seq * b.p.micro_batch * b.a.experts->top_k;
-  return 3.5 * static_cast<double>(b.a.experts->experts) / static_cast<double>(rows);
-}
-
 // One table for all layers.
 void declare_routing(ModelBuilder& b) {
   if (!b.model.routing.empty()) return;
@@ -94,7 +84,9 @@ void declare_routing(ModelBuilder& b) {
   routing.experts = b.a.experts->experts;
   routing.top_k = b.a.experts->top_k;
   if (const double factor = b.profile.real("expert_capacity"); factor > 0) {
-    routing.capacity_factor = std::max(factor, least_capacity_factor(b));
+    routing.capacity_factor = factor;
+    // deepspeed/moe/layer.py, min_capacity.
+    if (b.profile.is("gradient_sync", "zero")) routing.least_capacity = 4;
     routing.pad_to_capacity = true;
   }
   routing.pointer = "--ep";

@@ -422,6 +422,15 @@ TEST(DeepSpeed, ExpertsExchangeTheirCapacity) {
   EXPECT_THAT(step(p, 0, Phase::backward), ElementsAre(exchange, exchange));
 }
 
+// 10 tokens with two of 8 experts each are 3 rows for each expert; it gets 4 (min_capacity).
+TEST(DeepSpeed, ExpertsHaveFourRowsAtLeast) {
+  Plan plan = split_of(1, 8, 10);
+  plan.ep = 8;
+  const Program p = predict(mixtral(1, 32, 4, 2), plan, profile_of("deepspeed"));
+  const std::string exchange = fmt::format("ep all_to_all {0}>{0}", 8 * 4 * 32 * 2);
+  EXPECT_THAT(step(p, 0, Phase::forward), ElementsAre(exchange, exchange));
+}
+
 // --- published volumes
 // -----------------------------------------------------------------------------
 
