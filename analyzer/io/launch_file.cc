@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "analyzer/base/text.h"
 #include "analyzer/io/json_cursor.h"
 #include "analyzer/io/shell_text.h"
 
@@ -66,25 +67,20 @@ void assign(const ShellWord& word, ShellVariables& variables) {
     variables.assign(name, value, word.line, word.conditional);
 }
 
-// `unset NAME`, `let NAME*=2`, `((NAME = NAME * 2))`: what these make of it is left open.
+// `unset NAME`, `let NAME*=2`, `((NAME = NAME * 2))`: what arithmetic makes of it is left open.
 void change(const std::vector<ShellWord>& words, size_t i, ShellVariables& variables) {
-  const bool unsets = words[i].text == "unset", lets = words[i].text == "let";
-  if (!unsets && !lets && !words[i].arithmetic) return;
-  std::string all;
-  for (size_t k = i + (unsets || lets); k < words.size() && (k == i || !words[k].begins); ++k) {
-    if (unsets) variables.unset(words[k].text);
-    all += words[k].text;
-  }
-  const size_t end =
-      all.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
-  if (unsets || end == 0 || end == all.npos) return;
-  const std::string rest = all.substr(end);
-  const size_t equals = rest.find('=');
-  const bool sets = rest == "++" || rest == "--" ||
-                    (equals != rest.npos && equals < 3 && rest.compare(equals, 2, "==") != 0 &&
-                     rest.find_first_of("<>!") > equals);
-  if (sets)
-    variables.assign(all.substr(0, end), "$((" + all + "))", words[i].line, words[i].conditional);
+  const ShellWord& first = words[i];
+  const bool unsets = first.text == "unset", named = unsets || first.text == "let";
+  if (!named && !first.arithmetic) return;
+  std::vector<std::string> rest;
+  for (size_t k = i + (named ? 1 : 0); k < words.size() && (k == i || !words[k].begins); ++k)
+    rest.push_back(words[k].text);
+  if (unsets)
+    for (const std::string& name : rest) variables.unset(name);
+  else
+    for (const std::string& name : changed_names(join(rest, " ")))
+      variables.assign(name, fmt::format("$(({}))", join(rest, " ")), first.line,
+                       first.conditional);
 }
 
 // What a flag says is what its variables are there; a variable that is set further down, for a

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <functional>
 #include <optional>
+#include <regex>
 #include <utility>
 
 #include "analyzer/base/text.h"
@@ -279,6 +280,16 @@ std::string assigned_name(const std::string& word) {
   const size_t end = name_end(word, 0);
   const bool assigned = word.compare(end, 1, "=") == 0 || word.compare(end, 2, "+=") == 0;
   return end > 0 && assigned ? word.substr(0, end) : "";
+}
+
+std::vector<std::string> changed_names(const std::string& arithmetic) {
+  if (arithmetic.size() > kMostDefaults) return {};
+  static const std::regex kName(
+      R"((\+\+|--)?\s*([A-Za-z_]\w*)\s*(\+\+|--|(?:<<|>>|[-+*/%&|^])?=(?!=))?)");
+  std::vector<std::string> names;
+  for (std::sregex_iterator it(arithmetic.begin(), arithmetic.end(), kName), end; it != end; ++it)
+    if ((*it)[1].matched || (*it)[3].matched) names.push_back((*it)[2]);
+  return names;
 }
 
 void ShellVariables::assign(const std::string& name, const std::string& value, int line,

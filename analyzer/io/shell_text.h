@@ -67,4 +67,7 @@ class ShellVariables {
 // NAME=value; "" if `word` is none.
 std::string assigned_name(const std::string& word);
 
+// "TP *= 2, ++i" -> TP, i: what arithmetic sets.
+std::vector<std::string> changed_names(const std::string& arithmetic);
+
 }  // namespace s2t

@@ -171,9 +171,11 @@ TEST(LaunchFile, OnlyAssignmentsOfTheScriptItselfCount) {
 }
 
 TEST(LaunchFile, WhatIsComputedInPlaceIsLeftOpen) {
-  for (const char* changed : {"(( TP *= 2 ))", "((TP++))", "let \"TP = TP * 2\"", "unset TP"})
+  for (const char* changed : {"(( TP *= 2 ))", "((TP++))", "((++TP))", "(( X = 1, TP = 8 ))",
+                              "let X=1 TP=8", "let \"TP = TP * 2\"", "unset TP"})
     EXPECT_NE(value_of_tp(std::string("TP=4\n") + changed).find('$'), std::string::npos) << changed;
-  EXPECT_EQ(value_of_tp("TP=4\n(( TP > 2 )) && echo large"), "4");
+  for (const char* asked : {"(( TP > 2 )) && echo large", "(( TP == 2 ))", "((X = TP + 1))"})
+    EXPECT_EQ(value_of_tp(std::string("TP=4\n") + asked), "4") << asked;
 }
 
 TEST(LaunchFile, AHashInQuotesIsNoComment) {
