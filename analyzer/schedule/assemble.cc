@@ -428,9 +428,8 @@ class Assembler {
     plan.chunks = static_cast<int>(decl.chunks);
     plan.microbatches = static_cast<int>(graph_.microbatches);
     plan.drain = decl.drain == "reversed" ? Drain::reversed : Drain::forward;
-    plan.batching = decl.p2p == "batched"      ? Batching::batched
-                    : decl.p2p == "overlapped" ? Batching::overlapped
-                                               : Batching::single;
+    for (const Batching b : {Batching::single, Batching::batched, Batching::overlapped})
+      if (name(b) == decl.p2p) plan.batching = b;
     if (decl.warm_up_all) plan.variant = PipelineVariant::megatron_08;
     plan.forward_only = forward_only;
     const auto reasons = refusals(plan);

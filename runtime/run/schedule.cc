@@ -1,6 +1,7 @@
 #include "runtime/run/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "analyzer/base/diagnostics.h"
 
@@ -131,12 +132,10 @@ class Interleaved {
     }
     for (int k = 0; warm + k < total(); ++k) {
       loop_.forward(microbatch(warm + k), chunk(warm + k));
-      if (at_.overlapped) loop_.exchange(after_forward(warm + k));
+      std::vector<Deed> activations = after_forward(warm + k);
+      if (at_.overlapped) loop_.exchange(std::exchange(activations, {}));
       loop_.backward(microbatch(k), last_chunk(k));
-      if (at_.overlapped)
-        loop_.exchange(after_backward(k));
-      else
-        exchange(after_forward(warm + k), after_backward(k));
+      exchange(std::move(activations), after_backward(k));
     }
     if (!at_.trains) return;
     if (warm == total()) loop_.exchange({rb(0, at_.chunks - 1)});
