@@ -3,7 +3,8 @@
 
     endings.py SHAPE2TRACE MODEL
 
-A limit on the size of files is an error. A signal ends the program by that signal; neither the unfinished file nor the outside program stays.
+A limit on the size of files is an error. A signal ends the program by that signal; neither the
+unfinished file nor the outside program stays.
 """
 import os
 import pathlib

@@ -98,12 +98,17 @@ TEST(ContextParallel, CutsASequenceIntoTwoChunksForEachRank) {
   EXPECT_THAT(refusals(dense(1, 64, 4), plan), ElementsAre(HasSubstr("16 or 24 (multiples of 8)")));
 }
 
-TEST(ContextParallel, HasNoSinksInARing) {
+TEST(ContextParallel, HasSinksWithExchangedHeadsOnly) {
   Plan plan = plan_of(1, 64, false);
   plan.cp = 2;
   Architecture a = dense(1, 64, 4);
   a.sinks = true;
   EXPECT_THAT(refusals(a, plan), ElementsAre(HasSubstr("context_parallel=a2a")));
+  EXPECT_THAT(refusals(a, plan, {"context_parallel=all_gather"}),
+              ElementsAre(HasSubstr("context_parallel=a2a only")));
+  EXPECT_THAT(refusals(a, plan, profile_of("torchtitan")),
+              ElementsAre(HasSubstr("--cp: attention sinks in a ring")));
+  EXPECT_NO_THROW(predict(a, plan, {"context_parallel=a2a"}));
 }
 
 // Transformer Engine, AttnFuncWithCPAndQKVOA2A: 64 / 8 heads and 8 / 8 of keys and values on a rank

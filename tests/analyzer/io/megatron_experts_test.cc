@@ -293,22 +293,33 @@ TEST(MegatronDispatcher, OfOtherKernelsIsRefused) {
   EXPECT_THAT(to_string(sink.list().at(0), sink.file()), HasSubstr("DeepEP"));
 }
 
+// What is sent to balance the experts of the first layer.
+std::vector<std::string> balancing(const Plan& plan, const Profile& profile) {
+  std::vector<std::string> lines = calls(predict(small(), plan, profile));
+  std::erase_if(lines, [](const std::string& l) { return !l.starts_with("layers.0.moe.balance"); });
+  return lines;
+}
+
 TEST(MegatronBalancing, AddsUpTokensOfASampleOfEachSampleOrOfAllRanks) {
   Plan plan = split(2, 2, 2, 1);
   plan.micro_batch = 3;
   const auto balance = [&](const char* value) {
-    std::vector<std::string> lines =
-        calls(predict(small(), plan, {std::string("moe_balancing=") + value}));
-    std::erase_if(lines, [](const std::string& l) {
-      return l.find("layers.0.moe.balance") == std::string::npos;
-    });
-    return lines;
+    return balancing(plan, profile_of("megatron", {std::string("moe_balancing=") + value}));
   };
   EXPECT_THAT(balance("none"), ElementsAre());
   EXPECT_THAT(balance("aux_loss"), ElementsAre("layers.0.moe.balance tp all_reduce 64>64"));
   EXPECT_THAT(balance("seq_aux_loss"), ElementsAre("layers.0.moe.balance tp all_reduce 192>192"));
   EXPECT_THAT(balance("global_aux_loss"),
               ElementsAre("layers.0.moe.balance dp-tp all_reduce 64>64"));
+}
+
+// Ranks of tp have gathered their logits: token_dispatcher.py of 0.8 adds up over cp alone.
+TEST(MegatronBalancing, OfCore08IsOverContextRanksAlone) {
+  const Profile profile = profile_of("megatron-0.8", {"moe_balancing=aux_loss"});
+  Plan plan = split(2, 2, 2, 2);
+  EXPECT_THAT(balancing(plan, profile), ElementsAre());
+  plan.cp = 2;
+  EXPECT_THAT(balancing(plan, profile), ElementsAre("layers.0.moe.balance cp all_reduce 64>64"));
 }
 
 // Megatron refuses several messages between the same two ranks in one batch.

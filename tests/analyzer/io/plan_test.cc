@@ -165,6 +165,23 @@ TEST(Plan, NamesTheKeyThatDoesNotDivide) {
               ElementsAre(HasSubstr("3 key-value heads (/text_config/num_key_value_heads)")));
 }
 
+TEST(Plan, GivesAdviceThatIsTaken) {
+  Plan plan = plan_of(1, 511, false);
+  plan.cp = 5;
+  EXPECT_THAT(refusals(dense(1, 40, 5), plan),
+              ElementsAre(HasSubstr("expected 510 or 520 (multiples of 10)")));
+  plan.seq = 520;
+  EXPECT_NO_THROW(model_of(dense(1, 40, 5), plan));
+}
+
+TEST(Plan, OfChunksNeedsAPipelineBeforeADivisor) {
+  Plan plan = plan_of(1, 32, false);
+  for (const int64_t layers : {1, 2, 3}) {
+    plan.layers_per_chunk = layers;
+    EXPECT_THAT(refusals(dense(40, 64, 4), plan), Contains(HasSubstr("expected --pp 2 or more")));
+  }
+}
+
 TEST(Plan, RemarksSamplesThatAreLongerThanTheConfigSays) {
   Architecture a = parse_hf_config(R"({"model_type": "llama", "hidden_size": 64,
       "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 1,
