@@ -28,7 +28,8 @@ Tensor weighted(const Tensor& t, const std::vector<double>& factors) {
 
 std::vector<double> weights(const std::vector<double>& part, const std::vector<double>& whole) {
   std::vector<double> w(part.size());
-  for (size_t i = 0; i < w.size(); ++i) w[i] = std::exp(part[i] - whole[i]);
+  for (size_t i = 0; i < w.size(); ++i)
+    w[i] = part[i] == kNothing ? 0 : std::exp(part[i] - whole[i]);
   return w;
 }
 
@@ -61,13 +62,15 @@ Tensor RingAttention::packed(std::span<const Tensor> qkv) const {
   return flat(qkv[1], qkv[2], qkv[1].dtype());
 }
 
-// The kernel's positions are those of a block's own keys; nothing for one that the mask hides.
+// The kernel's positions are those of a block's own keys. Nothing for a block that the mask hides
+// from all queries of this rank; by their positions, as another axis may cut them, too.
 std::optional<RingAttention::Block> RingAttention::block(std::span<const Tensor> qkv,
                                                          const Tensor& kv, int64_t owner) const {
-  if (flag_or(call_.attributes, "causal", false) && owner > me_) return std::nullopt;
   Block b{call_, {}, {}};
-  const size_t s = call_.view.rule.find("s")->at();
-  b.call.view.offset[s] -= owner * size_of(call_.view, "t");
+  int64_t& first = b.call.view.offset[call_.view.rule.find("s")->at()];
+  first -= owner * size_of(call_.view, "t");
+  const bool hidden = first + size_of(call_.view, "s") <= 0;
+  if (flag_or(call_.attributes, "causal", false) && hidden) return std::nullopt;
   const Tensor wide = kv.cast(DType::f64);
   const int64_t keys = qkv[1].size(), values = qkv[2].size();
   b.qkv = {qkv[0].cast(DType::f64), slice(wide, 0, 0, keys).reshaped(qkv[1].shape()),

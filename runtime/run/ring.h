@@ -6,7 +6,8 @@
 // In the backward a block's kernel sees w times the gradient of o and the whole o, which makes its
 // softmax that of all keys; what it says about the block's keys and values travels on with them,
 // wanted or not.
-// Blocks that a causal mask hides whole (those of later ranks) pass by unread. Source:
+// Blocks that a causal mask hides whole (of keys behind all of this rank's queries) pass by unread; a
+// query that sees no key of a block has w = 0 there. Another axis may cut the queries, too. Source:
 // TransformerEngine context_parallel.py, AttnFuncWithCPAndKVP2P; flash attention's two passes.
 // Known here: n, the own position, local kernels. Not known here: groups, and how words travel.
 #pragma once

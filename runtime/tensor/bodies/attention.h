@@ -67,7 +67,8 @@ struct AttentionForward {
       sum += p;
       for (int64_t j = 0; j < a.j; ++j) out[j] += p * values[t * a.j + j];
     }
-    for (int64_t j = 0; j < a.j; ++j) out[j] /= sum;
+    if (n > 0)  // else the mask hides all: nothing, and exp(lse) = 0
+      for (int64_t j = 0; j < a.j; ++j) out[j] /= sum;
     if (lse) lse[row] = top + std::log(sum);
   }
 };

@@ -56,12 +56,13 @@ Tensor joined(const std::vector<Tensor>& parts) {
 struct Job {
   int64_t n;
   bool causal;
+  int64_t outer = 1;  // ways in which a slower axis cuts the queries (not the keys)
 };
 class RingOfRanks : public testing::TestWithParam<Job> {
  protected:
-  // Two key heads of two query heads each, keys 4 and values 6 wide, 3 tokens per rank.
+  // Two key heads of two query heads each, keys 4 and values 6 wide, 3 queries per rank.
   void SetUp() override {
-    const int64_t s = 3 * GetParam().n;
+    const int64_t s = 3 * GetParam().n * GetParam().outer;
     const OpDef* def = find_op("attention");
     std::string error;
     rule_ = rule_of(*def, "", 3, error).value();
@@ -75,24 +76,42 @@ class RingOfRanks : public testing::TestWithParam<Job> {
     call_.view = whole_view(bound_);
   }
 
-  // o, dq, dk and dv of one rank.
-  std::vector<Tensor> run(int64_t me) {
-    const int64_t n = GetParam().n;
-    const Mesh mesh({{"cp", n, AxisKind::data, {}}}, {});
-    const std::vector<Mode> modes(mesh.atoms().size(),
-                                  Mode::ring(bound_.find("s").value(), bound_.find("t").value()));
+  // o, dq, dk and dv of one rank: the ring is a row of the mesh.
+  std::vector<Tensor> run(int64_t rank) {
+    const int64_t n = GetParam().n, me = rank % n, first = rank - me;
+    const Mesh mesh({{"tp", GetParam().outer, AxisKind::model, {}}, {"cp", n, AxisKind::data, {}}},
+                    {});
+    const FactorIndex s = bound_.find("s").value();
+    std::vector<Mode> modes;
+    for (const Atom& atom : mesh.atoms())
+      modes.push_back(atom.kind == AxisKind::model ? Mode::split(s)
+                                                   : Mode::ring(s, bound_.find("t").value()));
     OpCall call = call_;
-    call.view = local_view(bound_, modes, mesh, Rank(static_cast<int32_t>(me)));
+    call.view = local_view(bound_, modes, mesh, Rank(static_cast<int32_t>(rank)));
     RingAttention ring(call, host_device(), n, me,
                        [&](const Tensor& out, int64_t to, RingAttention::Cargo) {
-                         mail_.put(me, (me + to + n) % n, out);
-                         return mail_.take((me - to + n) % n, me);
+                         mail_.put(rank, first + (me + to + n) % n, out);
+                         return mail_.take(first + (me - to + n) % n, rank);
                        });
-    const auto part = [&](const Tensor& t) { return slice(t, 2, 3 * me, 3); };
-    const std::vector<Tensor> mine{part(qkv_[0]), part(qkv_[1]), part(qkv_[2])};
+    const int64_t keys = 3 * GetParam().outer;
+    const std::vector<Tensor> mine{slice(qkv_[0], 2, 3 * rank, 3),
+                                   slice(qkv_[1], 2, keys * me, keys),
+                                   slice(qkv_[2], 2, keys * me, keys)};
     const Tensor o = ring.forward(mine);
-    const auto made = ring.backward(mine, o, part(gradient_), {true, true, true});
+    const auto made = ring.backward(mine, o, slice(gradient_, 2, 3 * rank, 3), {true, true, true});
     return {o, *made[0], *made[1], *made[2]};
+  }
+
+  // Queries are cut over all ranks; what rings say about the same keys adds up.
+  Tensor whole(const std::vector<std::vector<Tensor>>& results, size_t i) const {
+    const auto n = static_cast<size_t>(GetParam().n);
+    std::vector<Tensor> parts;
+    for (size_t r = 0; r < results.size(); ++r)
+      if (i < 2 || r < n)
+        parts.push_back(results[r][i]);
+      else
+        parts[r % n] = add(parts[r % n], results[r][i]);
+    return joined(parts);
   }
 
   FactorRule rule_;
@@ -109,24 +128,23 @@ TEST_P(RingOfRanks, ComputesWhatOneRankComputes) {
   const auto made = backward(call_, qkv_, outputs, gradients, {true, true, true});
   const std::vector<Tensor> expected{outputs[0], *made[0], *made[1], *made[2]};
 
-  const auto n = static_cast<size_t>(GetParam().n);
-  std::vector<std::vector<Tensor>> results(n);
+  std::vector<std::vector<Tensor>> results(static_cast<size_t>(GetParam().n * GetParam().outer));
   std::vector<std::thread> ranks;
-  for (size_t r = 0; r < n; ++r)
+  for (size_t r = 0; r < results.size(); ++r)
     ranks.emplace_back([&, r] { results[r] = run(static_cast<int64_t>(r)); });
   for (std::thread& t : ranks) t.join();
-  for (size_t i = 0; i < expected.size(); ++i) {
-    std::vector<Tensor> parts;
-    for (const auto& of_rank : results) parts.push_back(of_rank[i]);
-    EXPECT_LT(max_abs_difference(joined(parts), expected[i]), 1e-12) << i;
-  }
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_LT(max_abs_difference(whole(results, i), expected[i]), 1e-12) << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, RingOfRanks,
                          testing::Values(Job{1, true}, Job{2, true}, Job{2, false}, Job{3, true},
-                                         Job{5, false}, Job{5, true}),
+                                         Job{5, false}, Job{5, true}, Job{2, true, 2},
+                                         Job{3, true, 2}, Job{2, false, 3}),
                          [](const auto& of) {
-                           return std::to_string(of.param.n) + (of.param.causal ? "_causal" : "");
+                           return std::to_string(of.param.n) + (of.param.causal ? "_causal" : "") +
+                                  (of.param.outer > 1 ? "_cut_" + std::to_string(of.param.outer)
+                                                      : "");
                          });
 
 }  // namespace
