@@ -111,7 +111,7 @@ std::vector<Event> Emitter::step_events(TensorId value, const Step& step, const 
     return out;
   }
   const int64_t n = graph_.mesh.size(step.atoms);
-  e.shape = local_shape_of(graph_, value, step.before);
+  e.shape = sent_shape(value, step);
   const Count after = elements(local_shape_of(graph_, value, step.after));
   e.volume = volume(e.op, step_elements(e.op, elements(e.shape), after), size_of(e.dtype), n);
   if (e.op == Collective::all_to_all) equal_splits(step, n, e);
@@ -119,10 +119,21 @@ std::vector<Event> Emitter::step_events(TensorId value, const Step& step, const 
   return out;
 }
 
+// A rank hands over equal parts for all others: ceil-sized blocks, so a dim that becomes sharded and
+// does not divide is padded (torch/distributed/tensor/placement_types.py: _reduce_shard_value,
+// _to_new_shard_dim).
+Shape Emitter::sent_shape(TensorId value, const Step& step) const {
+  Shape shape = local_shape_of(graph_, value, step.before);
+  if (step.to_dim < 0) return shape;
+  const auto d = static_cast<size_t>(step.to_dim);
+  shape[d] = local_shape_of(graph_, value, step.after)[d] * graph_.mesh.size(step.atoms);
+  return shape;
+}
+
 // Rows of an equal all-to-all run along the dim that becomes sharded.
 void Emitter::equal_splits(const Step& step, int64_t n, Event& e) const {
   const auto rows = static_cast<Count>(e.shape[static_cast<size_t>(step.to_dim)]);
-  const Count each = ceil_div(rows, static_cast<Count>(n));
+  const Count each = rows / static_cast<Count>(n);
   const Count row_elements = rows == 0 ? 0 : elements(e.shape) / rows;
   const std::vector<Count> split(static_cast<size_t>(n), each);
   e.splits = Splits{row_elements, split, split};

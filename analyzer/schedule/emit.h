@@ -49,6 +49,7 @@ class Emitter {
   std::vector<Event> step_events(TensorId value, const Step& step, const Context& context);
   void ragged(TensorId value, const Step& step, const Event& base, std::vector<Event>& out);
   const std::vector<int64_t>& alike(const Routing& routing);
+  Shape sent_shape(TensorId value, const Step& step) const;
   void equal_splits(const Step& step, int64_t n, Event& event) const;
   Event base_event(TensorId value, const Step& step, const Context& context);
   Event ring_message(OpId op, const RingExchange& exchange, Phase phase);
