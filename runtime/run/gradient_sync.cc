@@ -468,7 +468,7 @@ std::map<TensorId, Held> GradientSync::updated() const {
     Held held{parameters_.current(leaf.parameter), v.layout, {}};
     if (parameters_.sharded(leaf.parameter) || graph_.sync.gather_before_use)
       held.owned = leaf.owned;
-    out.emplace(leaf.parameter, std::move(held));
+    out.emplace(leaf.parameter, without_padding(leaf.parameter, std::move(held)));
   }
   return out;
 }

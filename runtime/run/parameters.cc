@@ -19,11 +19,15 @@ Parameters::Parameters(const Graph& graph, Exchange& exchange, std::map<TensorId
       for (const TensorId p : u.members)
         row_dims_[p] = static_cast<int>(graph.sync.units[u.number].dim);
   for (auto& [p, t] : local_) {
-    const bool small =
-        graph.sync.kind == SyncKind::zero3 && t.size() <= graph.sync.persistent_elements;
+    const bool small = graph.sync.kind == SyncKind::zero3 &&
+                       static_cast<int64_t>(elements(stored(p))) <= graph.sync.persistent_elements;
     if (shards_over(p) && !small) parts_[p] = my_rows(p, t);
   }
   for (const auto& [p, part] : parts_) local_.erase(p);
+}
+
+Shape Parameters::stored(TensorId p) const {
+  return local_shape(graph_.value(p).shape, graph_.value(p).layout, graph_.mesh);
 }
 
 Shape Parameters::as_rows(const Shape& shape) const {
@@ -34,11 +38,11 @@ Shape Parameters::as_rows(const Shape& shape) const {
 Tensor Parameters::my_rows(TensorId p, const Tensor& whole) const {
   const AtomSet atoms = shards_over(p);
   const int64_t n = graph_.mesh.size(atoms), each = rows_per_rank(p, n);
-  Shape padded = as_rows(whole.shape());
+  const Tensor rows = resized(whole, stored(p)).reshaped(as_rows(stored(p)));
+  Shape padded = rows.shape();
   padded[static_cast<size_t>(row_dim(p))] = each * n;
   const int64_t mine = graph_.mesh.coordinate(exchange_.rank(), atoms);
-  return slice(resized(whole.reshaped(as_rows(whole.shape())), padded), row_dim(p), mine * each,
-               each);
+  return slice(resized(rows, padded), row_dim(p), mine * each, each);
 }
 
 const Tensor& Parameters::whole(TensorId p) const {
@@ -53,7 +57,7 @@ int Parameters::row_dim(TensorId p) const {
 }
 
 int64_t Parameters::rows_per_rank(TensorId p, int64_t n) const {
-  return (as_rows(shapes_.at(p))[static_cast<size_t>(row_dim(p))] + n - 1) / n;
+  return (as_rows(stored(p))[static_cast<size_t>(row_dim(p))] + n - 1) / n;
 }
 
 AtomSet Parameters::shards_over(TensorId p) const {
@@ -166,7 +170,8 @@ void Parameters::gather_together(const std::vector<TensorId>& members, const Tag
     Tensor whole(padded, part.dtype());
     for (int64_t r = 0; r < n; ++r)
       paste(whole, slice(all, 0, r * each + at, part.size()).reshaped(part.shape()), dim, r * rows);
-    local_[p] = resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
+    const Tensor kept = resized(whole, as_rows(stored(p))).reshaped(stored(p));
+    local_[p] = resized(kept, shapes_.at(p));
     at += part.size();
   }
 }
@@ -190,7 +195,7 @@ void Parameters::release(const Unit& unit) {
 }
 
 Tensor Parameters::current(TensorId p) const {
-  if (!sharded(p)) return local_.at(p);
+  if (!sharded(p)) return resized(local_.at(p), stored(p));
   const Tensor& part = parts_.at(p);
   const int64_t n = graph_.mesh.size(shards_over(p));
   Shape padded = part.shape();
@@ -199,7 +204,7 @@ Tensor Parameters::current(TensorId p) const {
   padded[static_cast<size_t>(dim)] *= n;
   Tensor whole(padded, part.dtype());
   paste(whole, part, dim, graph_.mesh.coordinate(exchange_.rank(), shards_over(p)) * rows);
-  return resized(whole, as_rows(shapes_.at(p))).reshaped(shapes_.at(p));
+  return resized(whole, as_rows(stored(p))).reshaped(stored(p));
 }
 
 }  // namespace s2t

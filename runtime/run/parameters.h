@@ -4,8 +4,9 @@
 // root, which spans its stage and stays gathered between forward and backward. Source:
 // torch.distributed.fsdp fully_shard: every parameter is padded along the dim on which it is cut
 // to a multiple of the group; in the backward each unit's gather is issued one unit early. DeepSpeed
-// zero/partition_parameters.py: each parameter is laid flat and padded, small ones stay whole. Not
-// known here: gradients.
+// zero/partition_parameters.py: each parameter is laid flat and padded, small ones stay whole. Where
+// a model axis cuts unevenly, all of its ranks keep and send blocks of the rounded-up size. Not known
+// here: gradients.
 #pragma once
 
 #include <map>
@@ -48,10 +49,11 @@ class Parameters {
   Tensor& part(TensorId p) { return parts_.at(p); }
   bool has(TensorId p) const { return local_.count(p) != 0; }  // whole
   Tensor& local(TensorId p) { return local_.at(p); }
-  // The rank's current value in a buffer of the whole local shape.
+  // The rank's current value in a buffer of the whole local shape, rounded up.
   Tensor current(TensorId p) const;
 
  private:
+  Shape stored(TensorId p) const;  // on one rank, rounded up
   Tensor my_rows(TensorId p, const Tensor& whole) const;
   void gather_together(const std::vector<TensorId>& members, const Tag& tag);
   void find_units();
@@ -63,7 +65,7 @@ class Parameters {
   Exchange& exchange_;
   std::map<TensorId, Tensor> local_;  // whole on this rank
   std::map<TensorId, Tensor> parts_;  // fully sharded: this rank's rows
-  std::map<TensorId, Shape> shapes_;
+  std::map<TensorId, Shape> shapes_;  // as ops read it
   std::map<TensorId, int> row_dims_;  // where it is not the first
   std::vector<Unit> units_;
 };
