@@ -176,9 +176,17 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
 };
 
-// Read otherwise: the ranks of the job, and what flags of experts decide together.
+// The ranks of the job, by torchrun and by deepspeed, and variables that scripts give them by.
+inline constexpr std::string_view kRanksOfANode =
+    "--nproc_per_node --nproc-per-node --num_gpus --num-gpus";
+inline constexpr std::string_view kNodes = "--nnodes --num_nodes --num-nodes";
+inline constexpr std::string_view kHosts = "--hostfile --include";
+inline constexpr std::string_view kRanksOfANodeVariables = "GPUS_PER_NODE";
+inline constexpr std::string_view kNodesVariables = "NUM_NODES NNODES";
+
+// Read otherwise: what flags of experts decide together.
 inline constexpr std::string_view kElsewhere =
-    "--nproc_per_node --nproc-per-node --nnodes --moe-aux-loss-coeff "
+    "--moe-aux-loss-coeff "
     "--moe-router-enable-expert-bias --moe-expert-capacity-factor "
     "--moe-pad-expert-input-to-capacity";
 

@@ -125,7 +125,7 @@ class Reader {
       known = true;
       if (!among(flag.value, n->harmless)) not_predicted(n->flag, n->what);
     }
-    if (!known && !among(flag.name, kElsewhere)) slip(flag);
+    if (!known && !read_elsewhere(flag.name)) slip(flag);
   }
 
   // A word for each layer; all of them must be the same.
@@ -149,10 +149,14 @@ class Reader {
     return flag;
   }
 
+  static bool read_elsewhere(const std::string& flag) {
+    return among(flag, kElsewhere) || among(flag, kRanksOfANode) || among(flag, kNodes);
+  }
+
   bool matters(const std::string& flag) const {
     const auto changes = [&](const LaunchChange& c) { return c.flag == flag; };
     return names_.contains(flag) || find(kMeanings, flag) || find(kShapes, flag) ||
-           find(kParts, flag) || find(kNotPredicted, flag) || among(flag, kElsewhere) ||
+           find(kParts, flag) || find(kNotPredicted, flag) || read_elsewhere(flag) ||
            std::any_of(std::begin(kChanges), std::end(kChanges), changes);
   }
 
@@ -185,6 +189,14 @@ class Reader {
     return false;
   }
 
+  static std::string origin_of(const LaunchFlag& flag) {
+    return fmt::format("{}: {}", flag.where, flag.name);
+  }
+  std::string origin_of(const std::string& flag) const {
+    const auto at = where_.find(flag);
+    return at == where_.end() ? "no " + flag : fmt::format("{}: {}", at->second, flag);
+  }
+
   void set(std::string_view option, const std::string& value, const LaunchFlag& flag) {
     if (overridden(option)) {
       if (!given_.has(option) || given_.text(option) != value)
@@ -195,7 +207,7 @@ class Reader {
     std::string& now = out_.options[std::string(option)];
     if (fresh) {
       now = value;
-      out_.origins[std::string(option)] = fmt::format("{}: {}", flag.where, flag.name);
+      out_.origins[std::string(option)] = origin_of(flag);
     } else if (now != value) {
       refuse(flag,
              fmt::format("it means {} {}, but {} ({}) means {}", option, value, it->second.name,
@@ -204,8 +216,10 @@ class Reader {
     }
   }
 
-  void set_unless_said(std::string_view option, const std::string& value) {
-    if (!overridden(option)) out_.options.emplace(option, value);
+  // What follows from `flag`, or from its lack.
+  void set_unless_said(std::string_view option, const std::string& value, const char* flag) {
+    if (!overridden(option) && out_.options.emplace(option, value).second)
+      out_.origins.emplace(option, origin_of(flag));
   }
 
   bool is_set(std::string_view name) const {
@@ -221,7 +235,7 @@ class Reader {
                     fmt::format("a value, or --set {}=VALUE on the command line", c.name), "",
                     "missing-option");
     out_.changes.push_back({fmt::format("{}={}", c.name, c.value.empty() ? flag.value : c.value),
-                            flag.name, std::string(c.from)});
+                            flag.name, std::string(c.from), origin_of(flag)});
   }
 
   void option(const LaunchFlag& flag, const OptionDef& def) {
@@ -276,24 +290,35 @@ class Reader {
            "Or leave it out of the file.", "unknown-option");
   }
 
-  std::optional<int64_t> value_of(std::initializer_list<std::string_view> flags,
-                                  std::initializer_list<const char*> variables) const {
+  // The first of these flags, else variables, that is a whole number, and who says so.
+  std::optional<std::pair<int64_t, std::string>> count_of(std::string_view flags,
+                                                          std::string_view variables) const {
     for (const LaunchFlag& flag : launch_.flags)
-      if (std::find(flags.begin(), flags.end(), flag.name) != flags.end())
-        if (const auto n = whole(flag.value)) return n;
-    for (const char* name : variables)
+      if (among(flag.name, flags))
+        if (const auto n = whole(flag.value)) return std::pair(*n, origin_of(flag));
+    for (const std::string& name : words_of(variables))
       if (const auto it = launch_.variables.find(name); it != launch_.variables.end())
-        if (const auto n = whole(it->second)) return n;
+        if (const auto n = whole(it->second)) return std::pair(*n, name);
     return std::nullopt;
   }
 
+  bool any_given(std::string_view flags) const {
+    const std::vector<std::string> words = words_of(flags);
+    return std::any_of(words.begin(), words.end(), [this](const auto& w) { return given(w); });
+  }
+
   void count_ranks() {
-    const auto gpus = value_of({"--nproc_per_node", "--nproc-per-node"}, {"GPUS_PER_NODE"});
-    auto nodes = value_of({"--nnodes"}, {"NUM_NODES", "NNODES"});
-    const bool torchrun = given("--nproc_per_node") || given("--nproc-per-node");
-    if (torchrun && !nodes && !given("--nnodes")) nodes = 1;  // torchrun's default
-    if (gpus && nodes && *gpus < 65'536 && *nodes < 65'536)
-      return set_unless_said("--world", std::to_string(*gpus * *nodes));
+    const auto gpus = count_of(kRanksOfANode, kRanksOfANodeVariables);
+    auto nodes = count_of(kNodes, kNodesVariables);
+    // The default of torchrun and, without a file of hosts, of deepspeed.
+    if (any_given(kRanksOfANode) && !nodes && !any_given(kNodes) && !any_given(kHosts))
+      nodes = std::pair(1, "");
+    if (gpus && nodes && gpus->first < 65'536 && nodes->first < 65'536) {
+      if (!overridden("--world") &&
+          out_.options.emplace("--world", std::to_string(gpus->first * nodes->first)).second)
+        out_.origins["--world"] = gpus->second;
+      return;
+    }
     if (!given_.has("--world") && !given_.has("--dp"))
       out_.remarks.push_back({"flags-not-read",
                               "the launch file does not say how many ranks there are: one replica "
@@ -303,11 +328,16 @@ class Reader {
   // Megatron trains in float32 unless told; only bf16 then reduces in float32 by itself.
   void element_types() {
     if (given("--fp16") && !overridden("--dtype") && !given("--accumulate-allreduce-grads-in-fp32"))
-      set_unless_said("--grad-dtype", "f16");
-    if (!given("--fp16") && !given("--bf16")) set_unless_said("--dtype", "f32");
+      set_unless_said("--grad-dtype", "f16", "--fp16");
+    if (!given("--fp16") && !given("--bf16")) set_unless_said("--dtype", "f32", "--bf16");
   }
 
   bool given(const std::string& flag) const { return seen_.contains(flag); }
+
+  void imply(std::string assignment, const std::string& flag) {
+    out_.changes.push_back(
+        {std::move(assignment), given(flag) ? flag : "no " + flag, "", origin_of(flag)});
+  }
 
   // What several flags decide together, or the lack of one.
   void experts() {
@@ -318,21 +348,18 @@ class Reader {
     const std::string balancing = value("--moe-router-load-balancing-type", "aux_loss");
     for (const char* known : {"aux_loss", "seq_aux_loss", "global_aux_loss"})
       if (coefficient != 0 && balancing == known)
-        out_.changes.push_back({"moe_balancing=" + balancing, "--moe-router-load-balancing-type"});
+        imply("moe_balancing=" + balancing, "--moe-router-load-balancing-type");
     for (const char* known : {"alltoall", "allgather", "flex"})  // allgather is Megatron's default
       if (value("--moe-token-dispatcher-type", "allgather") == std::string(known))
-        out_.changes.push_back(
-            {std::string("moe_dispatcher=") + known, given("--moe-token-dispatcher-type")
-                                                         ? "--moe-token-dispatcher-type"
-                                                         : "no --moe-token-dispatcher-type"});
+        imply(std::string("moe_dispatcher=") + known, "--moe-token-dispatcher-type");
     const std::string capacity = value("--moe-expert-capacity-factor", "");
     if (!capacity.empty() && given("--moe-pad-expert-input-to-capacity"))
-      out_.changes.push_back({"expert_capacity=" + capacity, "--moe-expert-capacity-factor"});
+      imply("expert_capacity=" + capacity, "--moe-expert-capacity-factor");
     else if (!capacity.empty())
       not_predicted("--moe-expert-capacity-factor", "rows beyond an expert's capacity are dropped");
     const bool bias = given("--moe-router-enable-expert-bias");
     if (a_->experts->balanced_by_bias && !bias)
-      out_.changes.push_back({"expert_bias=none", "no --moe-router-enable-expert-bias"});
+      imply("expert_bias=none", "--moe-router-enable-expert-bias");
     if (!a_->experts->balanced_by_bias && bias)
       not_predicted("--moe-router-enable-expert-bias", "tokens of every expert, once per step");
   }

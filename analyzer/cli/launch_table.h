@@ -17,9 +17,10 @@ namespace s2t {
 
 struct LaunchReading {
   struct Change {
-    std::string assignment;  // "switch=value"
-    std::string flag;        // that implies it
-    std::string from = {};   // only where the switch has this value
+    std::string assignment;   // "switch=value"
+    std::string flag;         // that implies it
+    std::string from = {};    // only where the switch has this value
+    std::string origin = {};  // "line 3: --clip-grad"
   };
   std::map<std::string, std::string> options;  // of a plan, as on the command line
   std::map<std::string, std::string> origins;  // of options: "line 3: --seq-length"

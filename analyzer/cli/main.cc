@@ -9,6 +9,7 @@
 #include "analyzer/cli/help.h"
 #include "analyzer/cli/output.h"
 #include "analyzer/cli/parse.h"
+#include "analyzer/io/input_file.h"
 
 namespace s2t {
 namespace {
@@ -18,6 +19,16 @@ CommandTable all_commands() {
   for (const CommandTable& part : {report_commands(), verify_commands(), inquiry_commands()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
+}
+
+// Bytes that do not fit are those of the model in the first operand.
+int run_command(const Invocation& call, std::ostream& out) try {
+  return call.command->run(call.arguments, out, std::cerr);
+} catch (const Overflow&) {
+  const std::vector<std::string>& operands = call.arguments.operands;
+  throw UserError(operands.empty() ? "shape2trace" : input_name(operands[0]),
+                  {{"", "the bytes of a step do not fit in 64 bits", "less than 2^64 of a rank",
+                    "Make the tensors smaller or the microbatches fewer.", "too-many-bytes"}});
 }
 
 int run(const std::vector<std::string>& words) {
@@ -32,7 +43,7 @@ int run(const std::vector<std::string>& words) {
   else if (call.help)
     print_help(table, output.stream());
   else
-    code = call.command->run(call.arguments, output.stream(), std::cerr);
+    code = run_command(call, output.stream());
   output.commit();
   return code;
 }
@@ -61,10 +72,6 @@ int guarded(const std::vector<std::string>& words) {
     return complain(e.what(), kUserError);
   } catch (const Absent& e) {
     return complain(std::string("shape2trace: ") + e.what(), kSkipped);
-  } catch (const Overflow&) {
-    return report({"", "the bytes of a step do not fit in 64 bits", "less than 2^64 of a rank",
-                   "Make the tensors smaller or the microbatches fewer.", "too-many-bytes"},
-                  kUserError);
   } catch (const std::bad_alloc&) {
     return report({"", "out of memory", "", "Make the model smaller, or end something else.",
                    "too-little-memory"},

@@ -27,17 +27,25 @@ constexpr OptionDef kArgsFileOption{kArgsFile, "FILE",
 constexpr OptionDef kProfileOption{"--profile", "P",
                                    "config: the framework; see shape2trace list profiles"};
 
+// What a launch file says is wrong where it says so.
+Diagnostic located(Diagnostic d, const LaunchReading& launch) {
+  if (const auto it = launch.origins.find(d.pointer); it != launch.origins.end())
+    d.pointer = it->second;
+  for (const LaunchReading::Change& change : launch.changes)
+    if (d.pointer == "--set" && d.found.find(change.assignment) != std::string::npos)
+      d.pointer = change.origin;
+  return d;
+}
+
 // Every wrong option is reported, not the first alone.
 Plan read_plan(const Arguments& arguments, LaunchReading& launch, Diagnostics& sink) {
   Plan plan;
   for (const PlanOption& option : plan_options()) try {
       if (arguments.has(option.def.flag)) option.read(arguments, option.def.flag, plan);
     } catch (const UserError& e) {
-      for (Diagnostic d : e.diagnostics()) {
+      for (const Diagnostic& d : e.diagnostics()) {
         launch.refused.insert(d.pointer);
-        const auto origin = launch.origins.find(d.pointer);
-        if (origin != launch.origins.end()) d.pointer = origin->second;
-        sink.add(std::move(d));
+        sink.add(located(d, launch));
       }
     }
   return plan;
@@ -64,6 +72,8 @@ LaunchReading add_launch(Arguments& arguments, const OperandText& text,
   }
   for (auto& [option, origin] : reading.origins)
     origin = fmt::format("{} {}: {}", kArgsFile, own.file(), origin);
+  for (LaunchReading::Change& change : reading.changes)
+    change.origin = fmt::format("{} {}: {}", kArgsFile, own.file(), change.origin);
   arguments.options.insert(reading.options.begin(), reading.options.end());
   return reading;
 }
@@ -115,6 +125,7 @@ void compare_with_switches(const Arguments& stated, Arguments& arguments, Launch
                   "contradiction"});
       } else {
         arguments.options.erase(flag);
+        launch.origins.erase(flag);
         launch.remarks.push_back(
             {"flags-overridden",
              fmt::format("--set {}={} wins over {}, as the launch file says", name, value, said)});
@@ -144,7 +155,7 @@ void change(Profile& profile, LaunchReading& launch, const Arguments& arguments,
     } else if (is_foreign(change, profile)) {
       if (change.flag.starts_with("--")) foreign.push_back(change.flag);
     } else if (auto wrong = profile.set(change.assignment)) {
-      wrong->pointer = fmt::format("{} {}: {}", kArgsFile, arguments.text(kArgsFile), change.flag);
+      wrong->pointer = change.origin;
       sink.add(*wrong);
     }
   }
@@ -174,10 +185,11 @@ std::optional<Profile> read_profile(const Arguments& arguments, LaunchReading& l
 }
 
 // An option that could not be read was left at its default: what follows from that is no news.
-void add_unless_told(const Diagnostics& more, std::set<std::string> told, Diagnostics& sink) {
+void add_unless_told(const Diagnostics& more, const LaunchReading& launch, Diagnostics& sink) {
+  std::set<std::string> told = launch.refused;
   for (const Diagnostic& d : sink.list()) told.insert(d.pointer);
   for (const Diagnostic& d : more.list())
-    if (d.pointer.empty() || !told.contains(d.pointer)) sink.add(d);
+    if (d.pointer.empty() || !told.contains(d.pointer)) sink.add(located(d, launch));
 }
 
 // The type in which parameters were published says nothing about how they are trained.
@@ -203,10 +215,10 @@ std::optional<Operand> read_config(const JsonCursor& root, const OperandText& te
   auto profile = read_profile(arguments, launch, sink);
   Diagnostics more(sink.file());
   if (!architecture) check_job(plan, more);
-  add_unless_told(more, launch.refused, sink);
+  add_unless_told(more, launch, sink);
   if (!architecture || !profile) return std::nullopt;
   auto model = build_transformer(*architecture, plan, *profile, more);
-  add_unless_told(more, launch.refused, sink);
+  add_unless_told(more, launch, sink);
   if (!model || sink.any()) return std::nullopt;
   remark_stored_type(*architecture, arguments, *model);
   model->remarks.insert(model->remarks.end(), launch.remarks.begin(), launch.remarks.end());

@@ -145,7 +145,7 @@ constexpr PlanOption kOptions[] = {
      number<&Plan::last_layers, 1, 10'000>},
     {{"--schedule", "S", "config: of the pipeline; default: 1f1b, or interleaved with --vpp"},
      read_schedule},
-    {{"--seq", "N", "config: tokens per sample", "--seq-length"},
+    {{"--seq", "N", "config: tokens per sample", "--seq-length --encoder-seq-length"},
      number<&Plan::seq, 1, kMostSamples>},
     {{"--micro-batch", "N", "config: samples per microbatch and rank, default 1",
       "--micro-batch-size"},

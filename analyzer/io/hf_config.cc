@@ -109,6 +109,7 @@ bool has(JsonObject& config, const Switch& part) {
 // Spellings of one key.
 const Keys kHeads{"num_attention_heads", "n_head", "num_heads", "n_heads"};
 const Keys kKvHeads{"num_key_value_heads", "num_kv_heads"};
+const Keys kHidden{"hidden_size", "n_embd", "n_embed", "d_model", "hidden_dim"};
 const Keys kLayers{"num_hidden_layers", "n_layer", "num_layers", "n_layers"};
 const Keys kFfn{"intermediate_size", "n_inner",      "ffn_dim", "d_ff",
                 "ffn_hidden_size",   "ffn_embed_dim"};
@@ -118,6 +119,14 @@ const std::pair<const char*, Keys> kPlaces[] = {{"heads", kHeads},
                                                 {"layers", kLayers},
                                                 {"ffn", kFfn},
                                                 {"positions", kPositions}};
+
+// At the key of the heads; that of what they do not fit is named too.
+void indivisible(JsonObject& config, std::string found, Keys other, std::string expected) {
+  if (const std::string place = place_of(config, other); !place.empty())
+    found += fmt::format(" ({})", place);
+  config.cursor().sink().add(
+      {place_of(config, kHeads), std::move(found), std::move(expected), "", "indivisible"});
+}
 
 void read_heads(JsonObject& config, const ConfigFamily& family, Architecture& a) {
   a.heads = required_size(config, kHeads, kMostHeads);
@@ -133,13 +142,13 @@ void read_heads(JsonObject& config, const ConfigFamily& family, Architecture& a)
   if (a.heads == 0 || a.hidden == 0) return;  // reported
   a.head_dim = a.hidden / a.heads;
   if (a.hidden % a.heads != 0)
-    config.cursor().error(fmt::format("{} heads in a hidden size of {}", a.heads, a.hidden),
-                          "heads that divide it, or \"head_dim\"", "", "indivisible");
+    indivisible(config, fmt::format("{} heads in a hidden size of {}", a.heads, a.hidden), kHidden,
+                "heads that divide it, or \"head_dim\"");
 }
 
 void read_widths(JsonObject& config, const ConfigFamily& family, Architecture& a) {
   a.layers = required_size(config, kLayers, kMostLayers);
-  a.hidden = required_size(config, {"hidden_size", "n_embd", "n_embed", "d_model", "hidden_dim"});
+  a.hidden = required_size(config, kHidden);
   if (family.ffn_factor > 0)
     a.ffn = optional_size(config, kFfn).value_or(family.ffn_factor * a.hidden);
   else if (!family.own_ffn)
@@ -176,8 +185,8 @@ void read_parts(JsonObject& config, const ConfigFamily& family, Architecture& a)
 
 void check_heads(JsonObject& config, const Architecture& a) {
   if (a.heads > 0 && a.kv_heads > 0 && a.heads % a.kv_heads != 0)
-    config.cursor().error(fmt::format("{} heads over {} key-value heads", a.heads, a.kv_heads),
-                          "a multiple of the key-value heads", "", "indivisible");
+    indivisible(config, fmt::format("{} heads over {} key-value heads", a.heads, a.kv_heads),
+                kKvHeads, "a multiple of the key-value heads");
 }
 
 // A gated layer has three matrices where a plain one has two, so its width is chosen near 8/3 of

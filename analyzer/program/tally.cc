@@ -415,8 +415,9 @@ std::vector<SummaryRow> summarize(const Program& program, const Selection& selec
   std::vector<Rows> by_load;
   for (const RankClass& c : selected_classes(tally, selection))
     by_load.push_back(rows_of(tally, grouping, c));
-  std::stable_sort(by_load.begin(), by_load.end(),
-                   [](const Rows& a, const Rows& b) { return load_of(a) > load_of(b); });
+  if (by != By::family)
+    std::stable_sort(by_load.begin(), by_load.end(),
+                     [](const Rows& a, const Rows& b) { return load_of(a) > load_of(b); });
   Rows all;
   for (const Rows& rows : by_load)
     for (const auto& [key, row] : rows) {

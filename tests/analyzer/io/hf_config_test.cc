@@ -208,11 +208,13 @@ TEST(HfConfig, EveryMistakeIsReportedAtOnce) {
   EXPECT_THAT(mistakes(R"({"model_type": "falcon", "hidden_size": 8192, "n_head": 64,
         "num_attention_heads": 128, "n_layer": 60, "vocab_size": 65024})"),
               ElementsAre(HasSubstr("64, but \"num_attention_heads\" is 128")));
-  EXPECT_THAT(mistakes(R"({"model_type": "llama", "hidden_size": 100, "intermediate_size": 4,
+  EXPECT_THAT(
+      mistakes(R"({"model_type": "llama", "hidden_size": 100, "intermediate_size": 4,
         "num_attention_heads": 8, "num_key_value_heads": 3, "num_hidden_layers": 1,
         "vocab_size": 7})"),
-              ElementsAre(HasSubstr("8 heads in a hidden size of 100"),
-                          HasSubstr("8 heads over 3 key-value heads")));
+      ElementsAre(HasSubstr("/num_attention_heads: 8 heads in a hidden size of 100 (/hidden_size)"),
+                  HasSubstr("/num_attention_heads: 8 heads over 3 key-value heads "
+                            "(/num_key_value_heads)")));
 }
 
 // Each with the fewest keys: a row that cannot be read at all would not be found otherwise.

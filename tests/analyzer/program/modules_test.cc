@@ -145,6 +145,19 @@ TEST(Summary, ByFamilyIsTheRankThatMovesMostOverItAndTheWireOfAllRanks) {
   EXPECT_EQ(rows[1].rank, Rank(0));
 }
 
+TEST(Summary, ByFamilyIsTheFirstOfThoseThatMoveMostWhoeverMovesMoreOverOthers) {
+  Program p = layered_program(2);
+  Event message = p.stages[0].send_activation[0];
+  message.stage = 1;
+  message.ranks = sample::along(p.mesh, "pp", 1);
+  p.stages[1].send_gradient = {message, message};
+  for (int32_t m = 0; m < 3; ++m) p.order.push_back({SpanKind::send_gradient, 1, m, m, 1, 0});
+  const auto rows = summarize(p, {}, By::family);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].rank, Rank(0));
+  EXPECT_EQ(rows[1].rank, Rank(2));
+}
+
 TEST(Summary, OfOneStageCountsItsRanksAlone) {
   const Program p = layered_program(2);
   for (const int64_t stage : {0, 1})
