@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 
 namespace s2t {
 namespace {
@@ -25,7 +26,7 @@ std::string to_string(const Diagnostic& d, const std::string& file) {
   if (!d.expected.empty()) text += "; expected " + d.expected;
   text += '.';
   if (!d.advice.empty()) text += ' ' + d.advice;
-  return text + " [" + d.slug + "]";
+  return one_line(text) + " [" + d.slug + "]";
 }
 
 UserError::UserError(std::string file, std::vector<Diagnostic> diagnostics)

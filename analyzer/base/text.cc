@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "analyzer/base/unicode.h"
+
 namespace s2t {
 namespace {
 
@@ -61,20 +63,10 @@ std::string commas(uint64_t n) {
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
   }
-  return out + '"';
+  return one_line(out) + '"';
 }
 
 std::string closest(std::string_view word, std::span<const std::string> candidates) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "analyzer/base/unicode.h"
 #include "analyzer/cli/verification.h"
 #include "analyzer/report/json_writer.h"
 
@@ -14,7 +15,7 @@ void write_failures(const std::vector<RankFailure>& failures, std::ostream& out)
   for (const RankFailure& f : failures) {
     const bool first = &f == &failures.front();
     if (first || f.text != failures.front().text)
-      out << fmt::format("rank {} {}: {}\n", f.rank.value, name_of(f.reason), f.text);
+      out << fmt::format("rank {} {}: {}\n", f.rank.value, name_of(f.reason), one_line(f.text));
     else
       stopped.push_back(f.rank.value);
   }
@@ -28,7 +29,7 @@ void write_failures(const std::vector<RankFailure>& failures, std::ostream& out)
 // --- text ----------------------------------------------------------------------------------------
 
 void write_text(const Verification& v, std::ostream& out) {
-  out << fmt::format("{} on {}", v.model, v.backend);
+  out << fmt::format("{} on {}", one_line(v.model), v.backend);
   if (!v.kernels.empty()) out << fmt::format(" ({} kernels)", v.kernels);
   out << "\n";
   if (v.stand_in)
@@ -44,10 +45,10 @@ void write_text(const Verification& v, std::ostream& out) {
     if (!h.took_part)
       out << fmt::format("\n  Witness {} took no part: {}.\n", h.witness, h.why_not);
   if (!v.differences.empty()) out << "\n";
-  for (const Difference& d : v.differences) out << "  " << d.text << "\n";
+  for (const Difference& d : v.differences) out << "  " << one_line(d.text) << "\n";
   for (const auto& [witness, found] : v.disagreements) {
     if (!found.empty()) out << "\n";
-    for (const Disagreement& d : found) out << "  " << d.text << "\n";
+    for (const Disagreement& d : found) out << "  " << one_line(d.text) << "\n";
   }
   out << fmt::format("\n{}\n", v.match()
                                    ? "Everything ran as predicted and computes what the unsharded "

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/io/text_position.h"
 
 namespace s2t {
@@ -64,29 +65,9 @@ Diagnostic directory() {
   return {"", "is a directory", "a file", "Name a file in it.", "is-directory"};
 }
 
-// Length of the well-formed UTF-8 sequence at the start of `s` (RFC 3629), 0 if there is none.
-size_t utf8_sequence(std::string_view s) {
-  const auto at = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
-  const auto follows = [&](size_t i) { return (at(i) & 0xC0) == 0x80; };
-  const unsigned lead = at(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return follows(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    const bool overlong = lead == 0xE0 && at(1) < 0xA0;
-    const bool surrogate = lead == 0xED && at(1) > 0x9F;
-    return follows(1) && follows(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    const bool overlong = lead == 0xF0 && at(1) < 0x90;
-    const bool beyond = lead == 0xF4 && at(1) > 0x8F;
-    return follows(1) && follows(2) && follows(3) && !overlong && !beyond ? 4 : 0;
-  }
-  return 0;
-}
-
 std::optional<size_t> first_bad_byte(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    const size_t length = utf8_sequence(text.substr(i));
+    const size_t length = utf8_length(text, i);
     if (length == 0) return i;
     i += length;
   }

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/dot.h"
 #include "analyzer/report/filter.h"
 #include "analyzer/report/folding.h"
-#include "analyzer/report/json_writer.h"
 #include "analyzer/report/marks.h"
 #include "analyzer/report/short_names.h"
 #include "analyzer/report/table.h"
@@ -21,14 +21,8 @@ namespace {
 
 constexpr size_t kLongestName = 40;  // columns of a box; the tooltip has the whole name
 
-// One short line; a name that runs from right to left is isolated, or it would reorder the shape.
 std::string brief(const std::string& name) {
-  const std::string text = shortened(one_line(capped(name)), kLongestName);
-  for (const char c : text) {  // Hebrew, Arabic and their neighbours, U+0580 to U+07FF
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0xD6 && byte <= 0xDF) return "\u2068" + text + "\u2069";
-  }
-  return text;
+  return shortened(one_line(capped(name)), kLongestName);
 }
 
 std::string bytes(const Mark& mark) {

@@ -1,6 +1,7 @@
 // A diagram in Graphviz's language; `class` marks what a page may restyle.
 #include <fmt/format.h>
 
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/diagram.h"
 #include "analyzer/report/dot.h"
 #include "analyzer/report/palette.h"
@@ -93,7 +94,7 @@ class Writer {
     if (b.kind == BoxKind::leaf) out_ += ", margin=\"0.04,0.02\", width=0.3, height=0.25";
     if (l.shape == "hexagon" || l.shape == "octagon") out_ += ", margin=\"0.02,0.02\"";
     if (!b.axis.empty()) out_ += fmt::format(", color=\"{}\"", axis_look(mesh_, b.axis).color);
-    if (!b.tooltip.empty()) out_ += ", tooltip=" + dot_string(capped(b.tooltip));
+    if (!b.tooltip.empty()) out_ += ", tooltip=" + dot_string(one_line(capped(b.tooltip)));
     out_ += "];\n";
   }
 
@@ -108,7 +109,7 @@ class Writer {
     if (a.kind == ArrowKind::order) out_ += ", arrowhead=vee";
     if (up) out_ += ", dir=back";
     if (!a.tooltip.empty()) {
-      const std::string tooltip = dot_string(capped(a.tooltip));
+      const std::string tooltip = dot_string(one_line(capped(a.tooltip)));
       out_ += fmt::format(", edgetooltip={}, labeltooltip={}", tooltip, tooltip);
     }
     if (a.pruned) out_ += ", color=\"#999999\"";

@@ -2,56 +2,58 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include <vector>
 
 #include "analyzer/base/text.h"
-#include "analyzer/report/json_writer.h"
+#include "analyzer/base/unicode.h"
 
 namespace s2t {
 namespace {
 
-bool is_control(char c) {
-  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+// Each line safe and one, with U+2068 and U+2069 around letters that run from right to left: these
+// languages have no other way to say so.
+std::vector<std::string> safe_lines(std::string_view text) {
+  std::vector<std::string> lines = split(text, '\n');
+  for (std::string& line : lines) line = isolated(one_line(line), "\u2068", "\u2069");
+  return lines;
 }
 
-// U+FFFE and U+FFFF, which no XML may hold, in the words of JSON.
-std::string without_noncharacters(std::string text) {
-  for (const auto& [raw, written] :
-       {std::pair{"\xEF\xBF\xBE", "\\ufffe"}, std::pair{"\xEF\xBF\xBF", "\\uffff"}})
-    for (size_t at = text.find(raw); at != std::string::npos; at = text.find(raw, at))
-      text.replace(at, 3, written);
-  return text;
+std::string dot_escaped(const std::string& line) {
+  std::string out;
+  for (const char c : line)
+    if (c == '&')
+      out += "&amp;";  // Graphviz reads entities in any label
+    else
+      (out += c == '"' || c == '\\' ? "\\" : "") += c;
+  return out;
+}
+
+std::string mermaid_escaped(const std::string& line) {
+  constexpr std::string_view kReserved = "\"#&<>;`\\[]{}|%*~";
+  std::string out;
+  for (const char c : line)
+    if (kReserved.find(c) != std::string_view::npos)
+      out += "#" + std::to_string(static_cast<int>(c)) + ";";
+    else
+      out += c;
+  return out;
+}
+
+std::string string_of(std::string_view text, std::string (*escaped)(const std::string&),
+                      std::string_view line_break) {
+  std::vector<std::string> lines = safe_lines(text);
+  for (std::string& line : lines) line = escaped(line);
+  return '"' + join(lines, line_break) + '"';
 }
 
 }  // namespace
 
 std::string dot_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : without_noncharacters(valid_utf8(text))) {
-    if (c == '\n')
-      out += "\\n";
-    else if (c == '"' || c == '\\')
-      out += std::string("\\") + c;
-    else if (c == '&')
-      out += "&amp;";  // Graphviz reads entities in any label
-    else
-      out += is_control(c) ? ' ' : c;
-  }
-  return out + "\"";
+  return string_of(text, dot_escaped, "\\n");
 }
 
 std::string mermaid_string(std::string_view text) {
-  constexpr std::string_view kReserved = "\"#&<>;`\\[]{}()|%*_~";
-  std::string out = "\"";
-  for (const char c : without_noncharacters(valid_utf8(text))) {
-    if (c == '\n')
-      out += "<br/>";
-    else if (kReserved.find(c) != std::string_view::npos && c != '_' && c != '(' && c != ')')
-      out += "#" + std::to_string(static_cast<int>(c)) + ";";
-    else
-      out += is_control(c) ? ' ' : c;
-  }
-  return out + "\"";
+  return string_of(text, mermaid_escaped, "<br/>");
 }
 
 std::string capped(std::string_view text) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/listing.h"
 #include "analyzer/report/answer.h"
 #include "analyzer/report/byte_formula.h"

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/program_json.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/tallied.h"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/owner.h"
-#include "analyzer/report/json_writer.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/words.h"
 
@@ -131,8 +131,7 @@ void Folding::frame_layers(Span span, int outer) {
     const bool goes_on = i > span.first && block_of(at(i - 1).module) == block;
     if (!goes_on)
       frames_.push_back(
-          {shortened(one_line(valid_utf8(block.stem)), 40) + " " + std::to_string(*block.number),
-           outer});
+          {shortened(one_line(block.stem), 40) + " " + std::to_string(*block.number), outer});
     frame_of(i) = static_cast<int>(frames_.size()) - 1;
   }
 }

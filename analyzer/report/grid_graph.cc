@@ -8,9 +8,9 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/dot.h"
 #include "analyzer/report/grid.h"
-#include "analyzer/report/json_writer.h"
 #include "analyzer/report/palette.h"
 #include "analyzer/report/report.h"
 #include "analyzer/report/short_names.h"
@@ -147,7 +147,7 @@ void mermaid_lattice(const Program& program, const Lattice& l, size_t index, siz
 
 void write_groups_dot(const Program& program, const ReportOptions& options, std::ostream& out) {
   check_rank(program, options.rank);
-  std::string legend = shortened(one_line(valid_utf8(program.model)), 80) +
+  std::string legend = shortened(one_line(program.model), 80) +
                        "\nprocess groups, in the order in which they are created:";
   for (const Family& family : program.families)
     legend += "\n" + family_text(program, family, options.rank);

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/grid.h"
-#include "analyzer/report/json_writer.h"
 #include "analyzer/report/page.h"
 #include "analyzer/report/palette.h"
 #include "analyzer/report/report.h"
@@ -177,7 +177,7 @@ class Grid {
   }
   void words(std::string_view style, double x, double y, const std::string& text) {
     body_ += fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>\n", style, x, y,
-                         xml_escaped(text));
+                         svg_text(text));
   }
 
   const Mesh& mesh_;
@@ -194,7 +194,7 @@ class Picture {
       : program_(program), short_(program.mesh), here_(here) {}
 
   std::string text() {
-    line("t head", shortened(one_line(valid_utf8(program_.model)), 80));
+    line("t head", shortened(one_line(program_.model), 80));
     grid(false);
     if (!drawn_axes(program_.mesh, true).empty()) grid(true);
     line("t head", shows_all_ranks(program_.mesh)
@@ -214,8 +214,8 @@ class Picture {
   void line(std::string_view style, const std::string& text, double x = kMargin,
             const std::string& title = "") {
     y_ += kLine;
-    const std::string drawn = fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style,
-                                          x, y_, xml_escaped(text));
+    const std::string drawn =
+        fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style, x, y_, svg_text(text));
     body_ += title.empty() ? drawn + "\n"
                            : fmt::format("<g><title>{}</title>{}</g>\n", xml_escaped(title), drawn);
     width_ = std::max(width_, x + width_of(text) + kMargin);

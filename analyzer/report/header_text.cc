@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/listing.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/words.h"

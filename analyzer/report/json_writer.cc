@@ -5,71 +5,35 @@
 #include <cmath>
 
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/base/unicode.h"
 
 namespace s2t {
 namespace {
 
 constexpr size_t kFlush = size_t{1} << 16;
 
-struct Range {
-  unsigned least, most;
-};
-
-// Bytes of the well-formed UTF-8 sequence at `at`, 0 if there is none (Unicode 15, table 3-7).
-size_t sequence_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length == 0) return 0;
-  const Range second = lead == 0xE0   ? Range{0xA0, 0xBF}
-                       : lead == 0xED ? Range{0x80, 0x9F}
-                       : lead == 0xF0 ? Range{0x90, 0xBF}
-                       : lead == 0xF4 ? Range{0x80, 0x8F}
-                                      : Range{0x80, 0xBF};
-  if (byte(1) < second.least || byte(1) > second.most) return 0;
-  for (size_t i = 2; i < length; ++i)
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  return length;
-}
-
-void append_escaped(std::string& out, char c) {
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    default:
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-        out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      else
-        out += c;
-  }
+void append_escaped(std::string& out, std::string_view character) {
+  const char c = character.front();
+  if (c == '"' || c == '\\')
+    (out += '\\') += c;
+  else if (c >= 0x20 && c < 0x7f)  // as most are
+    out += c;
+  else if (c == '\r')
+    out += "\\r";
+  else if (const std::string written = written_out(character); !written.empty())
+    out += written;
+  else
+    out += character;
 }
 
 void append_string(std::string& out, std::string_view text) {
   out += '"';
   for (size_t i = 0; i < text.size();) {
-    const size_t length = sequence_length(text, i);
+    const size_t length = utf8_length(text, i);
     if (length == 0)
       out += "\xEF\xBF\xBD";
-    else if (length == 1)
-      append_escaped(out, text[i]);
     else
-      out.append(text.substr(i, length));
+      append_escaped(out, text.substr(i, length));
     i += length == 0 ? 1 : length;
   }
   out += '"';
@@ -153,19 +117,6 @@ void JsonWriter::new_line() {
 std::string json_string(std::string_view text) {
   std::string out;
   append_string(out, text);
-  return out;
-}
-
-std::string valid_utf8(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = sequence_length(text, i);
-    if (length == 0)
-      out += "\xEF\xBF\xBD";
-    else
-      out.append(text.substr(i, length));
-    i += length == 0 ? 1 : length;
-  }
   return out;
 }
 

@@ -2,7 +2,8 @@
 // listing of any length takes no memory.
 //
 // An object or array is either `lines` (one member a line, indented) or on one line. Strings come
-// out as valid UTF-8: a byte that is none becomes U+FFFD. Misuse (a value without a key) throws
+// out as valid UTF-8, in which a byte that is none is U+FFFD and what no eye sees (unicode.h) is an
+// escape. Misuse (a value without a key) throws
 // Fault.
 #pragma once
 
@@ -74,8 +75,5 @@ class JsonWriter {
 
 // "text" with quotes, escaped.
 std::string json_string(std::string_view text);
-
-// The text with every byte that is not valid UTF-8 replaced by U+FFFD.
-std::string valid_utf8(std::string_view text);
 
 }  // namespace s2t

@@ -28,8 +28,7 @@ std::string amount(Count n) {
 std::string row(std::string_view tag, const std::vector<Cell>& cells) {
   std::string out = "<tr>";
   for (const Cell& c : cells)
-    out +=
-        fmt::format("<{0}{1}>{2}</{0}>", tag, c.number ? " class=\"n\"" : "", xml_escaped(c.text));
+    out += fmt::format("<{0}{1}>{2}</{0}>", tag, c.number ? " class=\"n\"" : "", html_text(c.text));
   return out + "</tr>\n";
 }
 
@@ -96,13 +95,13 @@ std::string summary(const Part& part) {
                                                   rows));
   if (program.remarks.empty()) return out;
   out += "<h3>Remarks</h3>\n<ul>\n";
-  for (const Remark& r : program.remarks) out += "<li>" + xml_escaped(r.text) + "</li>\n";
+  for (const Remark& r : program.remarks) out += "<li>" + html_text(r.text) + "</li>\n";
   return out + "</ul>\n";
 }
 
 std::string graph(const ReportOptions& options) {
   const size_t begin = options.graph_svg.find("<svg");
-  if (begin == std::string::npos) return "<p>" + xml_escaped(options.graph_missing) + "</p>\n";
+  if (begin == std::string::npos) return "<p>" + html_text(options.graph_missing) + "</p>\n";
   return fmt::format(
       "<p class=\"sub\">Drag or use the arrow keys to move, wheel or + and - to zoom, 0 to "
       "fit.</p>\n"
@@ -180,7 +179,7 @@ std::string one_rank(const Part& part) {
 std::string timeline(const Program& program) {
   if (!program.timeline) return "<p>The model has no pipeline.</p>\n";
   const Timeline named = named_timeline(program);
-  return "<p class=\"sub\">" + xml_escaped(timeline_summary(named)) +
+  return "<p class=\"sub\">" + html_text(timeline_summary(named)) +
          "</p>\n<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"timeline\">" +
          timeline_svg(named) + "</div>\n";
 }
@@ -194,12 +193,12 @@ void write_render_html(const Program& program, const ReportOptions& options, std
          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
          "<link rel=\"icon\" href=\"data:,\">\n"
       << "<title>" << title << "</title>\n<style>" << kPageStyle << "</style>\n</head>\n<body>\n";
-  out << "<h1>" << title << "</h1>\n<p class=\"sub\">"
-      << xml_escaped(world_text(program.mesh, drawn_axes(program.mesh, false))) << "; "
+  out << "<h1>" << html_text(program.model) << "</h1>\n<p class=\"sub\">"
+      << html_text(world_text(program.mesh, drawn_axes(program.mesh, false))) << "; "
       << amount(program.parameters) << " parameters; " << amount(count_events(program))
       << " events in a step</p>\n";
   if (!shown.empty())
-    out << "<p class=\"shown\" id=\"shown\">" << xml_escaped(shown) << ": " << amount(part.events())
+    out << "<p class=\"shown\" id=\"shown\">" << html_text(shown) << ": " << amount(part.events())
         << " events; groups and timeline are of the whole step</p>\n";
   out << "<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a><a "
          "href=\"#groups\">Groups</a><a href=\"#communication\">Communication</a><a "

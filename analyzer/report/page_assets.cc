@@ -52,9 +52,17 @@ const std::string_view kPageScript = R"js(
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
+// Letters that run from right to left would reorder the numbers that follow.
+const leftward = /([\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]+(?: +[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]+)*)/;
+const setApart = text => String(text).split(leftward).map((part, i) => {
+  if (i % 2 === 0) return part;
+  const node = document.createElement("bdi");
+  node.textContent = part;
+  return node;
+});
 const make = (tag, text, name) => {
   const node = document.createElement(tag);
-  if (text !== undefined) node.textContent = text;
+  if (text !== undefined) node.append(...setApart(text));
   if (name) node.className = name;
   return node;
 };

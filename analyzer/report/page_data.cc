@@ -1,6 +1,8 @@
-// What the script of the HTML report reads: events, families and axes as JSON.
+// What the script of the HTML report reads: events, families and axes as JSON. Names come as the page
+// shows them (unicode.h): what a script reads of "\u202e" in JSON it would show as that character.
 #include <sstream>
 
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/listing.h"
 #include "analyzer/report/json_writer.h"
 #include "analyzer/report/page.h"
@@ -32,13 +34,14 @@ void write_atoms(JsonWriter& json, const Mesh& mesh, AtomSet atoms) {
 
 void write_page_event(JsonWriter& json, const Program& program, const Event& e) {
   json.object().field("id", e.id).field("phase", to_string(e.phase));
-  json.field("op", info(e.op).name).field("family", program.families[e.family].name);
-  json.field("tensor", subject(e)).field("node", e.node).field("module", e.module);
+  json.field("op", info(e.op).name).field("family", one_line(program.families[e.family].name));
+  json.field("tensor", one_line(subject(e))).field("node", one_line(e.node));
+  json.field("module", one_line(e.module));
   json.field("stage", e.stage).field("microbatch", e.microbatch);
   json.field("shape", words(e.shape)).field("dtype", info(e.dtype).name);
   json.field("input", e.volume.input_bytes).field("output", e.volume.output_bytes);
   json.field("wire", e.volume.wire_bytes).field("repeat", e.repeat);
-  json.field("why", program.causes.at(e.cause).why).key("ranks").array();
+  json.field("why", one_line(program.causes.at(e.cause).why)).key("ranks").array();
   for (const RankSet::Along& along : e.ranks.along) {
     json.array();
     write_atoms(json, program.mesh, along.atoms);
@@ -59,13 +62,16 @@ void write_places(JsonWriter& json, const Program& program) {
   for (const bool expert : {false, true})
     for (const Axis& axis : expert ? expert_axes(program.mesh) : dense_axes(program.mesh)) {
       if (expert && !axis.expert) continue;
-      json.object().field("name", axis.name).key("atoms");
+      json.object().field("name", one_line(axis.name)).key("atoms");
       write_atoms(json, program.mesh, axis.atoms);
       json.end();
     }
   json.end().key("families").array();
   for (const Family& family : program.families) {
-    json.object().field("name", family.name).field("members", family.members).key("atoms");
+    json.object()
+        .field("name", one_line(family.name))
+        .field("members", family.members)
+        .key("atoms");
     write_atoms(json, program.mesh, family.atoms);
     json.end();
   }

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <array>
 
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/owner.h"
-#include "analyzer/report/json_writer.h"
 #include "analyzer/report/rank_trace.h"
 
 namespace s2t {

@@ -13,6 +13,7 @@
 #include <map>
 #include <sstream>
 
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/owner.h"
 #include "analyzer/report/json_writer.h"
 #include "analyzer/report/protobuf.h"

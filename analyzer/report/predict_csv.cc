@@ -1,7 +1,7 @@
 // `predict --format csv`: one line per event (RFC 4180, lines end in \n), lists joined by spaces.
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/listing.h"
 #include "analyzer/program/owner.h"
-#include "analyzer/report/json_writer.h"
 #include "analyzer/report/report.h"
 #include "analyzer/report/words.h"
 

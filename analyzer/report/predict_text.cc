@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/listing.h"
 #include "analyzer/program/tally.h"
 #include "analyzer/report/header_text.h"

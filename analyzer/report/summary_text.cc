@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/program/modules.h"
 #include "analyzer/program/tally.h"
 #include "analyzer/report/table.h"

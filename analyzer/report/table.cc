@@ -6,7 +6,7 @@
 
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/text.h"
-#include "analyzer/report/json_writer.h"
+#include "analyzer/base/unicode.h"
 
 namespace s2t {
 namespace {
@@ -165,32 +165,6 @@ void Table::print(std::ostream& out, size_t indent, size_t page) const {
   if (std::any_of(titles.begin(), titles.end(), [](const auto& t) { return !t.empty(); }))
     print_row(out, titles, used, m, indent);
   for (size_t r = 0; r < rows(); ++r) print_row(out, cells(r), used, m, indent);
-}
-
-// U+202A to U+202E and U+2066 to U+2069 turn the direction of what follows them.
-static std::string without_turns(std::string text) {
-  for (const int point : {0x202A, 0x202B, 0x202C, 0x202D, 0x202E, 0x2066, 0x2067, 0x2068, 0x2069}) {
-    const std::string raw{'\xE2', point < 0x2040 ? '\x80' : '\x81',
-                          static_cast<char>(0x80 | (point & 0x3F))};
-    for (size_t at = text.find(raw); at != std::string::npos; at = text.find(raw, at))
-      text.replace(at, 3, fmt::format("\\u{:04x}", point));
-  }
-  return text;
-}
-
-std::string one_line(std::string_view text) {
-  std::string out;
-  for (const char c : without_turns(valid_utf8(text))) {
-    if (c == '\n')
-      out += "\\n";
-    else if (c == '\t')
-      out += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    else
-      out += c;
-  }
-  return out;
 }
 
 std::string shortened(std::string_view text, size_t width) {

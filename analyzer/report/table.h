@@ -57,9 +57,6 @@ class Table {
   std::vector<size_t> ends_;
 };
 
-// Control characters written out, invalid UTF-8 replaced: safe on a terminal and one line.
-std::string one_line(std::string_view text);
-
 // At most `width` columns: the middle gives way to "...".
 std::string shortened(std::string_view text, size_t width);
 

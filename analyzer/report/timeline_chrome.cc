@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "analyzer/base/unicode.h"
+#include "analyzer/report/json_writer.h"
 #include "analyzer/report/timeline.h"
 
 namespace s2t {
 namespace {
 
-// A JSON string with its quotes. Bytes that are not UTF-8 come out as U+FFFD, never as an
-// exception.
-std::string json_string(const std::string& text) {
-  using Json = nlohmann::json;
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+// A JSON string with its quotes and, since old versions of Perfetto read no "\uXXXX", without such.
+std::string name_string(const std::string& text) {
+  return json_string(one_line(text));
 }
 
 double to_nanos(double micros) {
@@ -48,7 +47,7 @@ class ChromeTrace {
     out_ = fmt::format(
         "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"title\":{},\"summary\":{},\"unit\":{}}},"
         "\"traceEvents\":[",
-        json_string(t.title), json_string(timeline_summary(t)), json_string(t.unit));
+        name_string(t.title), name_string(timeline_summary(t)), name_string(t.unit));
     for (const TimelineRow& row : t.rows) {
       describe(row);
       last_end_.fill(0);
@@ -86,7 +85,7 @@ class ChromeTrace {
   }
 
   void describe(const TimelineRow& row) {
-    metadata(row, process(row), "process_name", "\"name\":" + json_string(row.label));
+    metadata(row, process(row), "process_name", "\"name\":" + name_string(row.label));
     metadata(row, process(row), "process_sort_index", "\"sort_index\":" + std::to_string(row.rank));
     for (const SpanKind kind : kThreads) {
       const std::string text(kind == SpanKind::forward ? "compute" : name(kind));

@@ -54,9 +54,10 @@ Json head(const Timeline& t) {
       {"bubble_share", rounded(t.bubble_share())}};
 }
 
-// Strings may hold bytes that are not UTF-8; they come out as U+FFFD, never as an exception.
+// Strings may hold bytes that are not UTF-8; they come out as U+FFFD, never as an exception. In
+// ASCII, so that nothing turns the text.
 std::string dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/timeline.h"
 #include "analyzer/report/xml.h"
 
@@ -105,7 +106,7 @@ class Drawing {
 
   void words(double at_x, double at_y, const std::string& text) {
     body_ += fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", px(at_x), px(at_y),
-                         xml_escaped(text));
+                         svg_text(text));
     width_ = std::max(width_, at_x + static_cast<double>(display_width(text)) * kGlyph + kMargin);
   }
 
@@ -185,7 +186,7 @@ class Drawing {
                          timeline_number(t_.makespan), t_.unit);
     double y = 18;
     for (const std::string& text :
-         {shortened(t_.title, kLongestTitle), timeline_summary(t_), note}) {
+         {shortened(one_line(t_.title), kLongestTitle), timeline_summary(t_), note}) {
       if (text.empty()) continue;
       words(kMargin, y, text);
       y += 16;

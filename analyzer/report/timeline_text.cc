@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/timeline.h"
 

@@ -217,6 +217,21 @@ CUT = """(() => {
 })()"""
 
 
+def names(browser):
+    """What the reader of the odd model sees: names whole, set apart, and none that turns text."""
+    seen = browser.value("document.documentElement.textContent + document.title + "
+                         "[...document.querySelectorAll('[title]')].map(n => n.title).join()")
+    apart = browser.value("[...document.querySelectorAll('bdi')].map(n => n.textContent)")
+    raw = samples.unseen(browser.value("document.body.innerText")) + samples.unseen(
+        browser.value("[...document.querySelectorAll('[title]')].map(n => n.title).join()"))
+    bad = [f"raw on the page: {raw}"] if raw else []
+    if samples.HOSTILE[3] not in apart:
+        bad.append(f"letters from right to left are not set apart: {apart}")
+    for name in samples.HOSTILE[:2] + ["line\\nbreak\\ttab", "\\u202e", "long " * 119]:
+        bad += [] if name in seen else [f"{name!r} is not on the page"]
+    return bad
+
+
 def cut_off(browser):
     return [f"a text leaves its box: {text!r}" for text in browser.value(CUT)]
 
@@ -288,6 +303,7 @@ def judge(browser, binary, model, world, folder, screenshots):
                    stderr=subprocess.DEVNULL)
     browser.open(page.as_uri())
     bad = use_table(browser) + use_rank(browser, world) + cut_off(browser) + use_keyboard(browser)
+    bad += names(browser) if model.name == "odd.json" else []
     bad += look(browser, Path(model).stem, screenshots)
     return bad + complaints(browser)
 

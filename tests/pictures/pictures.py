@@ -237,7 +237,6 @@ def names_survive(binary, model):
     text = run(binary, "render", model, "--format", "html").stdout.decode()
     page = Page()
     page.feed(text)
-    told = json.dumps(json.loads(page.script), ensure_ascii=False)
     if "</script><b>" in text.split("<body>")[1].replace("</script>\n<script>", ""):
         bad.append("html: a name ends the script")
     dot = run(binary, "render", model, "--format", "dot").stdout.decode()
@@ -245,7 +244,40 @@ def names_survive(binary, model):
         escaped = name.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')
         if escaped not in dot:
             bad.append(f"dot: {name!r} is not there")
-    return bad + ([] if told else ["no data"])
+    told = json.loads(run(binary, "predict", model, "--format", "json").stdout)
+    if told["model"] != samples.HOSTILE[-1]:
+        bad.append(f"json: the model is called {told['model']!r}")
+    return bad if json.loads(page.script)["events"] else bad + ["no data"]
+
+
+TEXTS = [f for f in FORMATS if f[1] != "png"] + [
+    ("groups", "text"), ("groups", "json"), ("predict", "text"), ("predict", "json"),
+    ("explain", "text"), ("explain", "json")]
+
+
+def nothing_unseen(binary, model):
+    """No name turns what stands around it, wherever the name stands."""
+    bad = []
+    for turn in range(len(samples.HOSTILE)):
+        told = samples.hostile(turn)
+        model.write_text(json.dumps(told))
+        for command, form in TEXTS:
+            if NEEDS.get((command, form)) and not shutil.which(NEEDS[command, form]):
+                continue
+            words = ["0"] if command == "explain" else []
+            result = run(binary, command, model, *words, "--format", form)
+            raw = samples.unseen(result.stdout.decode() + result.stderr.decode())
+            bad += [f"{command} {form} lets {raw} through"] if raw else []
+            bad += [f"{command} {form}: exit {result.returncode}"] if result.returncode else []
+        told["ops"][0]["inputs"][1] += samples.UNSEEN
+        for tensor in told["tensors"].values():
+            tensor["layout"] = {"tp": samples.UNSEEN}
+        model.write_text(json.dumps(told))
+        result = run(binary, "predict", model)
+        raw = samples.unseen(result.stderr.decode())
+        if result.returncode != 2 or raw:
+            bad.append(f"errors: exit {result.returncode}, {raw}")
+    return bad
 
 
 def main(binary, root):
@@ -276,6 +308,7 @@ def main(binary, root):
         report("filters", filters(binary, root))
         report("outputs", outputs(binary, root, folder))
         report("names", names_survive(binary, odd))
+        report("nothing unseen", nothing_unseen(binary, folder / "turned.json"))
         report("framework", framework(binary, root))
         report("too much", too_much(binary, wide))
     absent = sorted({t for t in NEEDS.values() if not shutil.which(t)})

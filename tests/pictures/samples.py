@@ -1,6 +1,7 @@
 """Models that the tests of pictures need and that are too big or too odd to keep in models/."""
 
 import json
+import re
 
 
 def layer(i, stage, x, tensors, ops):
@@ -65,8 +66,20 @@ def stack(layers=126, dp=128, pp=16, tp=8, microbatches=32):
             "gradient_sync": {"kind": "bucketed", "axes": ["dp"], "reduce": "mean"}}
 
 
-HOSTILE = ['quote " and \' and \\', "</script><b>&amp;", "line\nbreak\ttab", "\u0645\u0631\u062d\u0628\u0627",
-           "%% | {x} [y] (z) ; #35; `", "long " * 60]
+# Each turns the direction of text, or ends a line, without being seen.
+UNSEEN = "\x1b\x9b\u061c\u200e\u200f\u2028\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069"
+# What languages without markup set apart by, around letters that run from right to left.
+APART = re.compile(f"\u2068([^{UNSEEN}]*)\u2069")
+
+
+def unseen(text):
+    """The characters that text lets through raw, in pairs around innocent letters aside."""
+    return sorted({f"U+{ord(c):04X}" for c in APART.sub(r"\1", text) if c in UNSEEN})
+
+
+HOSTILE = ['quote " and \' and \\', "</script><b>&amp;", "line\nbreak\ttab",
+           "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627", "%% | {x} [y] (z) ; #35; `",
+           "unseen " + UNSEEN + "long " * 120]
 
 
 LONG_AXES = {"tp": "a" * 640, "pp": "pipeline" * 20, "dp": "a" * 639 + "b"}
@@ -96,15 +109,15 @@ def wide(layers=200):
             "gradient_sync": {"kind": "per_parameter", "axes": ["dp"], "reduce": "mean"}}
 
 
-def hostile():
-    """A two-layer perceptron whose names try to break every format."""
-    x, w1, h, w2, y, name = HOSTILE
+def hostile(turn=0):
+    """A two-layer perceptron whose names try to break every format; by `turn` they change places."""
+    x, w1, h, w2, y, name = HOSTILE[turn:] + HOSTILE[:turn]
     return {"schema": "shape2trace.model/1", "name": name,
             "mesh": {"axes": [{"name": "tp", "size": 2}]},
             "tensors": {x: {"shape": [4, 8]},
                         w1: {"shape": [16, 8], "parameter": True, "layout": {"tp": "S(0)"}},
                         w2: {"shape": [8, 16], "parameter": True, "layout": {"tp": "S(1)"}}},
-            "ops": [{"op": "linear", "inputs": [x, w1], "output": h, "module": "<m \"1\">"},
+            "ops": [{"op": "linear", "inputs": [x, w1], "output": h, "module": "<m \"1\"> \u202e"},
                     {"op": "linear", "inputs": [h, w2], "output": y},
                     {"op": "mean_square", "inputs": [y], "output": "loss"}],
             "loss": "loss"}

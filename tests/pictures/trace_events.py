@@ -79,7 +79,7 @@ def bound(events):
 def problems(text):
     trace = json.loads(text)
     bad = ["a time in scientific notation"] if re.search(r'"(ts|dur)":[^,}]*[eE]', text) else []
-    bad += ["an escape that not all versions read"] if re.search(r"\\u[0-9a-f]{4}", text) else []
+    bad += ["an escape that not all versions read"] if re.search(r"(?<!\\)(\\\\)*\\u[0-9a-f]{4}", text) else []
     events = trace["traceEvents"]
     bad += well_formed(events)
     return bad or in_order(events) + bound(events)

@@ -3,6 +3,7 @@
 #include "analyzer/base/diagnostics.h"
 #include "analyzer/base/dtype.h"
 #include "analyzer/base/text.h"
+#include "analyzer/base/unicode.h"
 #include "analyzer/base/units.h"
 
 namespace s2t {
@@ -23,6 +24,35 @@ TEST(Text, ClosestFindsASlipAndRefusesAStranger) {
 
 TEST(Text, QuotedEscapesWhatWouldBreakALine) {
   EXPECT_EQ(quoted("a\"b\n"), "\"a\\\"b\\n\"");
+}
+
+TEST(Text, QuotedWritesOutWhatTurnsText) {
+  EXPECT_EQ(quoted("a\u202eb\xff"), "\"a\\u202eb\uFFFD\"");
+}
+
+TEST(Unicode, OneLineWritesOutWhatNoEyeSees) {
+  EXPECT_EQ(one_line("a\nb\tc\x1b"), "a\\nb\\tc\\u001b");
+  EXPECT_EQ(one_line("\u009b\u061c\u200e\u2028\u202a\u202e\u2066\u2069\uffff"),
+            "\\u009b\\u061c\\u200e\\u2028\\u202a\\u202e\\u2066\\u2069\\uffff");
+  EXPECT_EQ(one_line(std::string("\0", 1)), "\\u0000");
+}
+
+TEST(Unicode, OneLineKeepsLettersOfAllScripts) {
+  const std::string text = "\u00e9\u05e9\u0645\u2014\u2026\U0001F600";
+  EXPECT_EQ(one_line(text), text);
+}
+
+TEST(Unicode, BytesThatAreNoUtf8AreReplacedOneByOne) {
+  EXPECT_EQ(valid_utf8("a\xC3"), "a\uFFFD");
+  EXPECT_EQ(valid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
+  EXPECT_EQ(valid_utf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");
+}
+
+TEST(Unicode, IsolatesAStretchFromRightToLeftWithItsSpaces) {
+  EXPECT_EQ(isolated("a \u05e9\u05d0 \u0645 4 x 8", "<", ">"), "a <\u05e9\u05d0 \u0645> 4 x 8");
+  EXPECT_EQ(isolated("\u05e9", "<", ">"), "<\u05e9>");
+  EXPECT_EQ(isolated("\u05e9a\u05d0", "<", ">"), "<\u05e9>a<\u05d0>");
+  EXPECT_EQ(isolated("plain \u00e9 \xff", "<", ">"), "plain \u00e9 \xff");
 }
 
 TEST(Text, DisplayWidthCountsCodePointsNotBytes) {

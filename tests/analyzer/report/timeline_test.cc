@@ -276,7 +276,10 @@ TEST(TimelineLabels, HostileTextComesOutEscaped) {
   t.title = "a<b>&\"c\"'\n\x01 \u05e9\u05dc\u05d5\u05dd \xff";
   t.rows[0].label = "<script>";
   EXPECT_EQ(xml_fault(timeline_svg(t)), "");
-  EXPECT_THAT(timeline_svg(t), HasSubstr("a&lt;b&gt;&amp;&quot;c&quot;&#39; \uFFFD \u05e9"));
+  EXPECT_THAT(
+      timeline_svg(t),
+      HasSubstr(
+          "a&lt;b&gt;&amp;&quot;c&quot;&#39;\\n\\u0001 <tspan unicode-bidi=\"isolate\">\u05e9"));
   EXPECT_THAT(timeline_svg(t), HasSubstr("&lt;script&gt;"));
   EXPECT_EQ(Json::parse(timeline_chrome(t))["traceEvents"][0]["args"]["name"], "<script>");
   EXPECT_THAT(Json::parse(timeline_json(t))["title"].get<std::string>(), HasSubstr("\u05e9"));
@@ -286,10 +289,16 @@ TEST(TimelineLabels, HostileTextComesOutEscaped) {
 TEST(Xml, EscapesReplacesAndKeeps) {
   EXPECT_EQ(xml_escaped("plain \u00e9 \U0001F600"), "plain \u00e9 \U0001F600");
   EXPECT_EQ(xml_escaped("<&>\"'"), "&lt;&amp;&gt;&quot;&#39;");
-  EXPECT_EQ(xml_escaped(std::string("\0", 1)), "\uFFFD");
+  EXPECT_EQ(xml_escaped(std::string("\0", 1)), "\\u0000");
   EXPECT_EQ(xml_escaped("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
   EXPECT_EQ(xml_escaped("\xC3"), "\uFFFD");
-  EXPECT_EQ(xml_escaped("a\tb\nc"), "a b c");
+  EXPECT_EQ(xml_escaped("a\tb\nc"), "a\\tb\\nc");
+}
+
+TEST(Xml, SetsLettersFromRightToLeftApart) {
+  EXPECT_EQ(html_text("<\u05e9> 4 x 8"), "&lt;<bdi>\u05e9</bdi>&gt; 4 x 8");
+  EXPECT_EQ(svg_text("\u05e9"), "<tspan unicode-bidi=\"isolate\">\u05e9</tspan>");
+  EXPECT_EQ(html_text("\u202e"), "\\u202e");
 }
 
 TEST(TimelineNumber, HasAtMostThreeDecimalsAndNoTrailingZero) {
