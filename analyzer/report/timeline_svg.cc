@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include "analyzer/base/text.h"
 #include "analyzer/base/unicode.h"
@@ -14,9 +15,11 @@ namespace s2t {
 namespace {
 
 // Lengths in px. A glyph of the monospace font at 11 px is at most 7 wide.
-constexpr double kGlyph = 7, kCell = 22, kGap = 16, kTop = 64, kMargin = 12;
-constexpr double kWidest = 6000;      // of the time axis
-constexpr size_t kMostCells = 20000;  // what a browser still scrolls smoothly
+constexpr double kGlyph = 7, kCell = 22, kGap = 20, kMargin = 12;
+constexpr double kFirstLine = 18, kLine = 16;  // of the heading
+constexpr double kStub = 13;                   // of a message around the ends, outside the rows
+constexpr double kWidest = 6000;               // of the time axis
+constexpr size_t kMostCells = 20000;           // what a browser still scrolls smoothly
 constexpr size_t kMostMessages = 4000;
 constexpr size_t kLongestName = 24, kLongestTitle = 100;  // columns
 
@@ -33,10 +36,20 @@ constexpr std::string_view kStyle =
     ".s2t-timeline .steady{stroke:#31a354;stroke-width:3}"
     ".s2t-timeline .warm-up,.s2t-timeline .drain{stroke:#888;stroke-width:1.5}"
     ".s2t-timeline .drain{stroke-dasharray:4 3}"
+    ".s2t-timeline .msg{marker-end:url(#s2t-msg)}.s2t-timeline .grad{marker-end:url(#s2t-grad)}"
+    ".s2t-timeline .msg-head{fill:#3182bd}.s2t-timeline .grad-head{fill:#e6550d}"
     "@media(prefers-color-scheme:light){.s2t-timeline .t{fill:#333}}"
     "@media(prefers-color-scheme:dark){.s2t-timeline .t{fill:#ddd}"
     ".s2t-timeline .F,.s2t-timeline .B{stroke:#ddd}}"
     "</style>";
+
+constexpr std::string_view kHeads =
+    "<defs>"
+    "<marker id=\"s2t-msg\" markerUnits=\"userSpaceOnUse\" markerWidth=\"7\" markerHeight=\"6\" "
+    "refX=\"7\" refY=\"3\" orient=\"auto\"><path class=\"msg-head\" d=\"M0 0L7 3L0 6z\"/></marker>"
+    "<marker id=\"s2t-grad\" markerUnits=\"userSpaceOnUse\" markerWidth=\"7\" markerHeight=\"6\" "
+    "refX=\"7\" refY=\"3\" orient=\"auto\"><path class=\"grad-head\" d=\"M0 0L7 3L0 6z\"/></marker>"
+    "</defs>";
 
 std::string px(double x) {
   return timeline_number(std::round(x * 100) / 100);
@@ -60,24 +73,27 @@ class Drawing {
       widest = std::max(widest, display_width(shortened(row.label)));
     left_ = kMargin + static_cast<double>(widest) * kGlyph + 10;
     choose_scale();
+    choose_heading();
   }
 
   std::string text() {
+    for (size_t r = 0; r < t_.rows.size(); ++r) bands(r);
     messages();
     for (size_t r = 0; r < t_.rows.size(); ++r) row(r);
     axis();
-    heading();
+    for (size_t i = 0; i < heading_.size(); ++i)
+      words(kMargin, kFirstLine + static_cast<double>(i) * kLine, heading_[i]);
     const double bottom = row_y(t_.rows.size()) + 34;
     return fmt::format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"s2t-timeline\" role=\"img\" "
                "aria-label=\"{}\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\">\n",
                xml_escaped(timeline_summary(t_)), px(width_), px(bottom), px(width_), px(bottom)) +
-           std::string(kStyle) + "\n" + body_ + "</svg>\n";
+           std::string(kStyle) + std::string(kHeads) + "\n" + body_ + "</svg>\n";
   }
 
  private:
   double x(double time) const { return left_ + time * scale_; }
-  static double row_y(size_t r) { return kTop + static_cast<double>(r) * (kCell + kGap); }
+  double row_y(size_t r) const { return top_ + static_cast<double>(r) * (kCell + kGap); }
 
   // The shortest computation holds its label, unless the picture gets too wide; `until_` is where
   // it stops when there are too many cells.
@@ -97,6 +113,29 @@ class Drawing {
     const double wanted = static_cast<double>(label_width) * kGlyph + 6;
     if (shortest > 0) scale_ = wanted / shortest;
     if (until_ > 0) scale_ = std::min(scale_, kWidest / until_);
+    nudge_ = std::min(6.0, shortest * scale_ / 4);
+  }
+
+  void choose_heading() {
+    const bool chunks = t_.chunks > 1;
+    heading_ = {shortened(one_line(t_.title), kLongestTitle), timeline_summary(t_)};
+    heading_.push_back(
+        std::string(chunks ? "F3.1, B3.1: forward and backward of microbatch 3 in chunk 1; light "
+                             "even chunks, dark odd ones"
+                           : "F3, B3: forward and backward of microbatch 3") +
+        (t_.forward_only ? ""
+         : chunks        ? "; an activation is of one microbatch and chunk"
+                         : "; an activation is of one microbatch"));
+    heading_.push_back(
+        std::string("line under a row: thin warm-up, thick steady, dashed drain; arrows: solid "
+                    "activations, dashed gradients") +
+        (chunks ? ", short ones between last and first rank" : ""));
+    if (until_ < t_.makespan)
+      heading_.push_back(fmt::format("cut at {} of {} {}; the chrome format shows all",
+                                     timeline_number(until_), timeline_number(t_.makespan),
+                                     t_.unit));
+    std::erase(heading_, "");
+    top_ = kFirstLine + static_cast<double>(heading_.size() - 1) * kLine + 10 + kStub;
   }
 
   void line(double x1, double y1, double x2, double y2, std::string_view style) {
@@ -121,11 +160,26 @@ class Drawing {
       for (const TimelineSpan& s : t_.rows[r].spans) {
         if (is_compute(s) || is_send(s) || s.end > until_) continue;
         const auto [from, start] = sent.at(s.flow);
-        const bool down = from < r;
-        const bool activation = s.kind == SpanKind::recv_activation;
-        line(x(start), row_y(from) + (down ? kCell : 0), x(s.end), row_y(r) + (down ? 0 : kCell),
-             activation ? "msg" : "msg grad");
+        message(s.kind == SpanKind::recv_activation, from, start, r, s.end);
       }
+  }
+
+  // Activations go down and gradients up, side by side if at the same time; what goes the other way
+  // wraps around from the last rank to the first or back, and is an end and a beginning.
+  void message(bool activation, size_t from, double start, size_t to, double end) {
+    const std::string_view style = activation ? "msg" : "msg grad";
+    const double x1 = x(start) - nudge_, x2 = x(end) + nudge_;
+    const double leaves = row_y(from) + (activation ? kCell : 0);
+    const double enters = row_y(to) + (activation ? 0 : kCell);
+    if (activation == (from < to)) return line(x1, leaves, x2, enters, style);
+    const double stub = activation ? kStub : -kStub;
+    line(x1, leaves, x1, leaves + stub, style);
+    line(x2, enters - stub, x2, enters, style);
+  }
+
+  void bands(size_t r) {
+    for (const SpanPhase phase : {SpanPhase::warm_up, SpanPhase::steady, SpanPhase::drain})
+      band(t_.rows[r], phase, row_y(r) + kCell + 4);
   }
 
   void row(size_t r) {
@@ -134,9 +188,10 @@ class Drawing {
     words(kMargin, y + kCell / 2 + 4, shortened(row.label));
     for (const TimelineSpan& s : row.spans)
       if (is_compute(s) && s.start < until_) cell(s, y);
-    for (const SpanPhase phase : {SpanPhase::warm_up, SpanPhase::steady, SpanPhase::drain})
-      band(row, phase, y + kCell + 4);
-    words(x(until_) + 10, y + kCell / 2 + 4, fmt::format("peak {}", row.peak_activations));
+    if (!t_.forward_only)
+      words(x(until_) + 10, y + kCell / 2 + 4,
+            fmt::format("peak {} activation{}", row.peak_activations,
+                        row.peak_activations == 1 ? "" : "s"));
   }
 
   void cell(const TimelineSpan& s, double y) {
@@ -177,24 +232,10 @@ class Drawing {
     }
   }
 
-  void heading() {
-    std::string note =
-        "line under a row: thin warm-up, thick steady, dashed drain; between rows: solid "
-        "activations, dashed gradients";
-    if (until_ < t_.makespan)
-      note = fmt::format("cut at {} of {} {}; the chrome format shows all", timeline_number(until_),
-                         timeline_number(t_.makespan), t_.unit);
-    double y = 18;
-    for (const std::string& text :
-         {shortened(one_line(t_.title), kLongestTitle), timeline_summary(t_), note}) {
-      if (text.empty()) continue;
-      words(kMargin, y, text);
-      y += 16;
-    }
-  }
-
   const Timeline& t_;
-  double left_ = 0, scale_ = 20, until_ = 0, width_ = 0;
+  double left_ = 0, top_ = 0, scale_ = 20, until_ = 0, width_ = 0;
+  double nudge_ = 0;  // of activations to the left and of gradients to the right
+  std::vector<std::string> heading_;
   std::string body_;
 };
 

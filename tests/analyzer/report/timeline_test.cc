@@ -264,11 +264,35 @@ TEST(TimelineSvg, KeepsEveryTextAndCellInsideThePicture) {
   }
 }
 
-TEST(TimelineSvg, CutsAnEndlessStepAndSaysSo) {
+TEST(TimelineSvg, CutsAnEndlessStepAndSaysSoBelowTheLegend) {
   const std::string svg = timeline_svg(timeline("1f1b", 16, 1024));
   EXPECT_EQ(xml_fault(svg), "");
   EXPECT_THAT(svg, HasSubstr("cut at "));
+  EXPECT_THAT(svg, HasSubstr("line under a row: "));
   EXPECT_LT(svg.size(), 8u << 20);
+}
+
+size_t occurrences(const std::string& text, const std::string& of) {
+  size_t n = 0;
+  for (size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++n;
+  return n;
+}
+
+TEST(TimelineSvg, HasAnArrowForEveryMessageAndTwoForOneAroundTheEnds) {
+  const std::string plain = timeline_svg(timeline("1f1b", 4, 8));
+  EXPECT_EQ(occurrences(plain, "<line class=\"msg\""), 3u * 8);
+  EXPECT_EQ(occurrences(plain, "<line class=\"msg grad\""), 3u * 8);
+  const std::string chunks = timeline_svg(timeline("interleaved", 4, 8, 2));
+  EXPECT_EQ(occurrences(chunks, "<line class=\"msg\""), (6u + 2u) * 8);
+  EXPECT_EQ(occurrences(chunks, "<line class=\"msg grad\""), (6u + 2u) * 8);
+}
+
+TEST(TimelineSvg, SaysWhatLabelsShadesAndPeaksMean) {
+  const std::string chunks = timeline_svg(timeline("interleaved", 4, 8, 2));
+  EXPECT_THAT(chunks, HasSubstr("F3.1, B3.1: forward and backward of microbatch 3 in chunk 1; "
+                                "light even chunks, dark odd ones"));
+  EXPECT_THAT(chunks, HasSubstr("peak 11 activations"));
+  EXPECT_THAT(timeline_svg(timeline("1f1b", 4, 8)), HasSubstr("peak 1 activation<"));
 }
 
 TEST(TimelineLabels, HostileTextComesOutEscaped) {
