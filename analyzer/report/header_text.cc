@@ -38,6 +38,11 @@ std::string rank_formula(const Mesh& mesh, const std::vector<Axis>& axes) {
   return text;
 }
 
+std::string sizes_and_formula(const Mesh& mesh, const std::vector<Axis>& axes) {
+  const std::string formula = rank_formula(mesh, axes);
+  return sizes(axes) + (formula.empty() ? "" : ";  " + formula);
+}
+
 // The first group, of which no more is listed than is shown.
 std::string first_ranks(const Mesh& mesh, const Family& family) {
   constexpr int64_t kShown = 8;
@@ -79,9 +84,9 @@ void print_title(const Program& program, std::ostream& out, bool color) {
 void print_mesh(const Program& program, std::ostream& out, bool color) {
   out << "\n" << bold("Mesh", color) << " (slowest axis first)\n";
   const auto dense = dense_axes(program.mesh);
-  out << "  " << sizes(dense) << ";  " << rank_formula(program.mesh, dense) << "\n";
+  out << "  " << sizes_and_formula(program.mesh, dense) << "\n";
   if (const auto expert = expert_axes(program.mesh); !expert.empty())
-    out << "  experts: " << sizes(expert) << ";  " << rank_formula(program.mesh, expert) << "\n";
+    out << "  experts: " << sizes_and_formula(program.mesh, expert) << "\n";
 }
 
 void print_groups(const Program& program, std::ostream& out, bool color) {
@@ -115,7 +120,8 @@ void print_pipeline(const Program& program, std::ostream& out, bool color) {
     std::string held;
     for (const TimelineRow& row : t->rows)
       held += (held.empty() ? "" : " ") + std::to_string(row.peak_activations);
-    out << ",\n  activations held at most, rank by rank: " << held;
+    out << fmt::format(",\n  activations held at most, in microbatches{}, rank by rank: {}",
+                       t->chunks > 1 ? " of a chunk" : "", held);
   }
   out << "\n";
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "analyzer/base/text.h"
 #include "analyzer/program/listing.h"
@@ -194,14 +195,18 @@ bool has_module(const Program& program, const std::string& pattern,
 void check_module(const Program& program, const std::string& pattern) {
   if (pattern.empty() || has_module(program, pattern)) return;
   std::vector<std::string> names;
+  std::set<std::string> known;  // "layers.3" of "layers.3.attn" too
   for (const PictureOp& op : program.picture.ops) {
     const std::string& name = op.module.empty() ? op.name : op.module;
     if (names.empty() || names.back() != name) names.push_back(name);
+    for (size_t i = 0; i <= name.size(); ++i)
+      if (i == name.size() || name[i] == '.') known.insert(name.substr(0, i));
   }
+  const std::vector<std::string> guesses(known.begin(), known.end());
   throw UserError("shape2trace",
                   {{"--module", "no module is called " + quoted(pattern),
                     "one of " + quoted_list(names) + ", a pattern like \"layers.*\", or an owner",
-                    did_you_mean(pattern, names), "bad-option"}});
+                    did_you_mean(pattern, guesses), "bad-option"}});
 }
 
 // A module of another stage issues nothing there: an answer of nothing would look like one. Whoever

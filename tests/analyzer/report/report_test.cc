@@ -89,6 +89,25 @@ TEST(Reports, AModuleOfAnotherStageIsAnErrorThatNamesItsOwn) {
   EXPECT_THAT(print(p, "predict", "text", options), HasSubstr("fc2"));
 }
 
+TEST(Reports, AModuleThatIsNoneIsLikenedToPartsOfNames) {
+  Program p = tensor_parallel_program();
+  for (const char* module : {"layers.3.attn", "layers.3.mlp"}) {
+    p.picture.ops.emplace_back();
+    p.picture.ops.back().module = module;
+  }
+  ReportOptions options;
+  options.module = "layerz.3";
+  EXPECT_THAT(message([&] { print(p, "predict", "text", options); }),
+              HasSubstr("Did you mean \"layers.3\"?"));
+}
+
+TEST(Reports, AnAxisWithoutStrideNeedsNoFormula) {
+  Program p = tensor_parallel_program();
+  p.mesh = Mesh({{"dp", 1, AxisKind::data, {}}}, {});
+  p.families = {};
+  EXPECT_THAT(print(p, "groups", "text"), HasSubstr("\n  dp 1\n"));
+}
+
 TEST(Reports, ALongListingIsShownOnRequestOnly) {
   const Program p = pipeline_program(4, 40);
   EXPECT_THAT(print(p, "predict", "text"), HasSubstr("322 events are not listed"));
