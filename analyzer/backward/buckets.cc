@@ -4,62 +4,75 @@
 #include <map>
 #include <tuple>
 
+#include "analyzer/graph/sync_defaults.h"
+
 namespace s2t {
 namespace {
 
-Count limit(const GradientSyncDecl& decl, int stage, bool first) {
-  if (decl.first_stage_only && stage > 0) return UINT64_MAX;
-  const bool ddp = decl.kind == SyncKind::bucketed;
-  if (ddp && decl.first_iteration) return UINT64_MAX;
-  const auto stated =
-      first && decl.first_bucket_bytes ? decl.first_bucket_bytes : decl.bucket_bytes;
-  if (stated) return static_cast<Count>(*stated);
-  return !ddp ? static_cast<Count>(INT64_MAX) : first ? Count{1} << 20 : Count{25} << 20;
+// The later of two moments of the backward, which visits ops from the last to the first.
+OpId later(OpId a, OpId b) {
+  return !a.valid() || (b.valid() && b < a) ? b : a;
 }
 
+// Whatever the order inside, a bucket waits for the gradient of it that is ready last.
 void add(Bucket& bucket, const GradientLeaf& leaf) {
   bucket.elements = checked_add(bucket.elements, elements(leaf.local));
   bucket.leaves.push_back(leaf);
-  bucket.sent = leaf.ready;
+  bucket.sent = later(bucket.sent, leaf.ready);
 }
 
-// Buckets that were cut from the front of the model, numbered as the backward fills them: each is
-// sent with the gradient of it that is ready last, but never before the one in front of it.
-void sent_last_to_first(std::vector<Bucket>& buckets) {
-  std::reverse(buckets.begin(), buckets.end());
-  OpId sent;
-  for (Bucket& b : buckets) {
-    for (const GradientLeaf& leaf : b.leaves) b.sent = std::min(b.sent, leaf.ready);
-    if (sent.valid()) b.sent = std::min(b.sent, sent);
-    sent = b.sent;
-  }
-}
+class ClosedWhenReached {
+ public:
+  explicit ClosedWhenReached(const GradientSyncDecl& decl) : decl_(decl) {}
 
-std::vector<Bucket> closed_when_reached(const GradientSyncDecl& decl,
-                                        const std::vector<const GradientLeaf*>& taken) {
-  using Kind = std::tuple<int, bool, AtomSet, DType, DType, bool>;
-  std::map<Kind, Bucket> open;
-  std::map<Kind, size_t> closed_count;
-  std::vector<Bucket> closed;
-  for (const GradientLeaf* leaf : taken) {
-    const Kind kind{leaf->stage, leaf->expert, leaf->data,
-                    leaf->dtype, leaf->stored, decl.tied_alone && leaf->tied};
-    Bucket& b = open[kind];
-    add(b, *leaf);
-    if (b.elements * size_of(leaf->dtype) < limit(decl, leaf->stage, closed_count[kind] == 0))
-      continue;
-    ++closed_count[kind];
-    closed.push_back(std::move(b));
-    open.erase(kind);
+  std::vector<Bucket> cut(const std::vector<const GradientLeaf*>& taken) {
+    for (const GradientLeaf* leaf : taken) take(*leaf);
+    std::vector<Bucket> rest;
+    for (auto& [kind, b] : open_) rest.push_back(std::move(b));
+    std::stable_sort(rest.begin(), rest.end(), [&](const Bucket& a, const Bucket& b) {
+      return decl_.parameter_order ? a.leaves[0].parameter < b.leaves[0].parameter
+                                   : a.sent > b.sent;
+    });
+    closed_.insert(closed_.end(), rest.begin(), rest.end());
+    if (decl_.last_bucket_first) std::reverse(closed_.begin(), closed_.end());
+    if (decl_.kind == SyncKind::bucketed) in_sequence();
+    return std::move(closed_);
   }
-  std::vector<Bucket> rest;
-  for (auto& [kind, b] : open) rest.push_back(std::move(b));
-  std::stable_sort(rest.begin(), rest.end(),
-                   [](const Bucket& a, const Bucket& b) { return a.sent > b.sent; });
-  closed.insert(closed.end(), rest.begin(), rest.end());
-  if (decl.last_bucket_first) sent_last_to_first(closed);
-  return closed;
-}
+
+ private:
+  using Kind = std::tuple<int, bool, AtomSet, DType, DType>;
+
+  void take(const GradientLeaf& leaf) {
+    const Kind kind{leaf.stage, leaf.expert, leaf.data, leaf.dtype, leaf.stored};
+    const bool alone = decl_.tied_alone && leaf.tied;
+    if (alone && open_.count(kind)) close(kind);  // what came before is a bucket without it
+    Bucket& b = open_[kind];
+    add(b, leaf);
+    if (alone ||
+        b.elements * size_of(leaf.dtype) >= bucket_limit(decl_, leaf.stage, count_[kind] == 0))
+      close(kind);
+  }
+
+  void close(const Kind& kind) {
+    ++count_[kind];
+    closed_.push_back(std::move(open_[kind]));
+    open_.erase(kind);
+  }
+
+  // DDP sends a bucket never before those in front of it (reducer.cpp, mark_bucket_ready).
+  void in_sequence() {
+    std::map<int, OpId> sent;  // by stage
+    for (Bucket& b : closed_) {
+      OpId& before = sent[b.leaves[0].stage];
+      before = b.sent = later(before, b.sent);
+    }
+  }
+
+  const GradientSyncDecl& decl_;
+  std::map<Kind, Bucket> open_;
+  std::map<Kind, size_t> count_;
+  std::vector<Bucket> closed_;
+};
 
 class ClosedBefore {
  public:
@@ -68,9 +81,12 @@ class ClosedBefore {
   std::vector<Bucket> cut(const std::vector<const GradientLeaf*>& taken) {
     for (const GradientLeaf* leaf : taken) {
       Open& open = open_[{leaf->stage, leaf->dtype}];
+      OpId& now = now_[leaf->stage];  // each is taken once those in front of it are there
+      now = later(now, leaf->ready);
       const Count all = checked_add(open.elements, elements(leaf->local));
-      if (!open.buckets.empty() && all * size_of(leaf->dtype) > limit(decl_, leaf->stage, false))
-        send(open, leaf->ready);
+      if (!open.buckets.empty() &&
+          all * size_of(leaf->dtype) > bucket_limit(decl_, leaf->stage, false))
+        send(open, now);
       open.elements = checked_add(open.elements, elements(leaf->local));
       add(bucket_of(open, *leaf), *leaf);
     }
@@ -84,9 +100,12 @@ class ClosedBefore {
     std::vector<Bucket> buckets;  // one per set of axes, in the order of their first gradient
   };
 
-  static Bucket& bucket_of(Open& open, const GradientLeaf& leaf) {
-    for (Bucket& b : open.buckets)
-      if (b.leaves[0].data == leaf.data && b.leaves[0].expert == leaf.expert) return b;
+  Bucket& bucket_of(Open& open, const GradientLeaf& leaf) const {
+    for (Bucket& b : open.buckets) {
+      const GradientLeaf& first = b.leaves[0];
+      const bool apart = decl_.tied_alone && (first.tied || leaf.tied);
+      if (first.data == leaf.data && first.expert == leaf.expert && !apart) return b;
+    }
     return open.buckets.emplace_back();
   }
 
@@ -100,6 +119,7 @@ class ClosedBefore {
 
   const GradientSyncDecl& decl_;
   std::map<std::pair<int, DType>, Open> open_;
+  std::map<int, OpId> now_;  // by stage
   std::vector<Bucket> closed_;
 };
 
@@ -123,7 +143,7 @@ std::vector<Count> whole_calls(const GradientSyncDecl& decl, const Bucket& bucke
   const Count padding = checked_mul(n, static_cast<Count>(decl.bucket_multiple));
   if (decl.bucket_multiple > 1) return {ceil_div(bucket.elements, padding) * padding};
   const GradientLeaf& leaf = bucket.leaves[0];
-  const Count most = limit(decl, leaf.stage, false) / size_of(leaf.dtype);
+  const Count most = bucket_limit(decl, leaf.stage, false) / size_of(leaf.dtype);
   if (bucket.leaves.size() > 1 || bucket.elements <= most || decl.update_alignment == 0)
     return {bucket.elements};
   const auto align = static_cast<Count>(decl.update_alignment);
@@ -151,7 +171,12 @@ std::vector<Bucket> cut_into_buckets(const GradientSyncDecl& decl,
     std::stable_sort(taken.begin(), taken.end(), [](const GradientLeaf* a, const GradientLeaf* b) {
       return a->ready > b->ready;
     });
-  return decl.close_before ? ClosedBefore(decl).cut(taken) : closed_when_reached(decl, taken);
+  std::vector<Bucket> buckets =
+      decl.close_before ? ClosedBefore(decl).cut(taken) : ClosedWhenReached(decl).cut(taken);
+  std::stable_sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
+    return a.leaves[0].stage < b.leaves[0].stage;
+  });
+  return buckets;
 }
 
 }  // namespace s2t

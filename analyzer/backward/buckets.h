@@ -18,8 +18,8 @@ struct Bucket {
   OpId sent;  // op behind whose backward it is full; invalid: at the end of the stage's backward
 };
 
-// Of the leaves with `data`, in the order in which they close. A bucket holds one stage, one set of
-// axes and one type. It closes when it reaches its limit after a gradient was added; or, with
+// Of the leaves with `data`: the stages in their order, as Megatron goes through the chunks of a
+// rank, and of each its buckets as they close. A bucket holds one stage, one set of axes and one type. It closes when it reaches its limit after a gradient was added; or, with
 // `close_before`, when the next one would exceed it, and then experts' and other gradients count
 // together and are sent one after the other.
 std::vector<Bucket> cut_into_buckets(const GradientSyncDecl& decl,

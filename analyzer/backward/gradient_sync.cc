@@ -12,8 +12,10 @@
 #include "analyzer/backward/first_uses.h"
 #include "analyzer/backward/sharding_units.h"
 #include "analyzer/backward/sync_remarks.h"
+#include "analyzer/backward/tied_leaves.h"
 #include "analyzer/backward/unit_gathers.h"
 #include "analyzer/base/text.h"
+#include "analyzer/graph/sync_defaults.h"
 
 namespace s2t {
 namespace {
@@ -83,7 +85,7 @@ class SyncPlanner {
     call.to = leaf.gradient;
     for (size_t i = 0; i < graph_.atoms(); ++i)
       if (contains(atoms, AtomIndex(i))) call.to[AtomIndex(i)] = leaf.wanted[AtomIndex(i)];
-    call.when = every_microbatch() ? SyncCall::When::every : SyncCall::When::last;
+    call.when = every_microbatch(decl_) ? SyncCall::When::every : SyncCall::When::last;
     if (purpose == SyncCall::Purpose::data && decl_.mean) call.divisor = divisor();
     return call;
   }
@@ -97,11 +99,7 @@ class SyncPlanner {
     return graph_.mesh.size(decl_.axes.empty() ? graph_.data_atoms : atoms & graph_.data_atoms);
   }
 
-  bool every_microbatch() const {
-    return decl_.every_microbatch.value_or(decl_.kind == SyncKind::zero2 ||
-                                           decl_.kind == SyncKind::zero3 || fully_sharded());
-  }
-
+  bool in_backward() const { return overlaps(decl_) || every_microbatch(decl_); }
   bool fully_sharded() const { return decl_.kind == SyncKind::fsdp; }
 
   OpId end_of_backward(int stage) const {
@@ -116,11 +114,9 @@ class SyncPlanner {
     SyncCall call = call_for(leaf, SyncCall::Purpose::data, Collective::all_reduce, leaf.data);
     call.elements = elements(leaf.local);
     call.shape = leaf.local;
-    if (overlap(false) || every_microbatch()) place_after(call, leaf.ready);
+    if (in_backward()) place_after(call, leaf.ready);
     out_.calls.push_back(std::move(call));
   }
-
-  bool overlap(bool fallback) const { return decl_.overlap.value_or(fallback); }
 
   static void place_after(SyncCall& call, OpId op) {
     call.where = SyncCall::Where::after_backward_op;
@@ -132,10 +128,7 @@ class SyncPlanner {
   void reduce(const Bucket& b, Collective op) {
     SyncCall call = call_for(b.leaves.front(), SyncCall::Purpose::data, op, b.leaves.front().data);
     fill(call, b, op);
-    const bool in_backward = decl_.kind == SyncKind::bucketed || decl_.kind == SyncKind::zero2 ||
-                             decl_.kind == SyncKind::zero3;
-    if (overlap(in_backward) || every_microbatch())
-      place_after(call, b.sent.valid() ? b.sent : end_of_backward(call.stage));
+    if (in_backward()) place_after(call, b.sent.valid() ? b.sent : end_of_backward(call.stage));
     if (!decl_.whole_gradients || op != Collective::all_reduce) {
       out_.calls.push_back(std::move(call));
       return;
@@ -199,7 +192,7 @@ class SyncPlanner {
     return call;
   }
 
-  // All of `leaves` in one call per stage, family and type.
+  // All of `leaves` in one call per stage, family and type; the stages in their order.
   std::vector<SyncCall> update_calls(const std::vector<GradientLeaf>& leaves) const {
     std::vector<SyncCall> calls;
     for (const GradientLeaf& leaf : leaves) {
@@ -213,6 +206,8 @@ class SyncPlanner {
       else
         same->members.push_back(leaf.parameter);
     }
+    std::stable_sort(calls.begin(), calls.end(),
+                     [](const SyncCall& a, const SyncCall& b) { return a.stage < b.stage; });
     return calls;
   }
 
@@ -300,7 +295,7 @@ class SyncPlanner {
     // the root first; torch's pipelines make up for all of them there.
     const Needs needs = find_needed_gradients(graph_);
     const auto hooked = [&](const ShardingUnit& u) {
-      return overlap(true) &&
+      return overlaps(decl_) &&
              (has_end_hook(graph_, u, needs) || !last_backward_op(u, backward_).valid());
     };
     for (const ShardingUnit& u : reversed)
@@ -398,8 +393,8 @@ class SyncPlanner {
   // there as its unit is reduced: in the parameter's type, or in that of the accumulated gradient.
   void whole_first(const GradientLeaf& leaf, OpId anchor) {
     SyncCall call = model_call({leaf});
-    call.when = every_microbatch() ? SyncCall::When::every : SyncCall::When::last;
-    if (every_microbatch()) call.dtype = graph_.value(leaf.parameter).dtype;
+    call.when = every_microbatch(decl_) ? SyncCall::When::every : SyncCall::When::last;
+    if (every_microbatch(decl_)) call.dtype = graph_.value(leaf.parameter).dtype;
     place_after(call, anchor);
     out_.calls.push_back(std::move(call));
   }
@@ -435,47 +430,15 @@ class SyncPlanner {
   }
 
   void reduce_tied() {
-    const auto atom = graph_.mesh.pipeline_atom();
-    std::set<TensorId> done;
-    for (const GradientLeaf& leaf : leaves_) {
-      std::set<int64_t> ranks;
-      for (const int stage : stages_of(graph_, leaf.parameter))
-        ranks.insert(pipeline_rank(graph_, stage));
-      if (ranks.size() < 2 || !done.insert(leaf.parameter).second) continue;
-      if (decl_.kind == SyncKind::fsdp)
-        refuse(graph_, leaf, "tied-fsdp",
-               fmt::format("parameter {} is used on several pipeline ranks, and fsdp shards it on "
-                           "each",
-                           quoted(graph_.value(leaf.parameter).name)),
-               "a parameter of one pipeline rank", "Give each stage a parameter of its own.");
-      refuse_unused(leaf, ranks.size());
-      SyncCall call =
-          call_for(leaf, SyncCall::Purpose::tied, Collective::all_reduce, atom_bit(*atom));
+    for (const TiedLeaf& tied : tied_leaves(graph_, leaves_)) {
+      SyncCall call = call_for(*tied.leaf, SyncCall::Purpose::tied, Collective::all_reduce,
+                               atom_bit(*graph_.mesh.pipeline_atom()));
       call.when = SyncCall::When::last;
-      call.pipeline_members.assign(ranks.begin(), ranks.end());
-      call.elements = elements(leaf.local);
-      call.shape = leaf.local;
+      call.pipeline_members = tied.ranks;
+      call.elements = elements(tied.leaf->local);
+      call.shape = tied.leaf->local;
       out_.calls.push_back(std::move(call));
     }
-  }
-
-  // Sharded synchronisation leaves each rank the gradient of its part, which only ranks with the same
-  // parts can add up.
-  void refuse_unused(const GradientLeaf& leaf, size_t holders) const {
-    const bool sharded = decl_.kind == SyncKind::zero1 || decl_.kind == SyncKind::zero2 ||
-                         decl_.kind == SyncKind::zero3;
-    std::set<int64_t> with_gradient;
-    for (const GradientLeaf& other : leaves_)
-      if (other.parameter == leaf.parameter)
-        with_gradient.insert(pipeline_rank(graph_, other.stage));
-    if (!sharded || with_gradient.size() == holders) return;
-    refuse(
-        graph_, leaf, "tied-unused",
-        fmt::format("{} pipeline ranks hold parameter {} and {} of them {} a gradient of it, which "
-                    "sharded synchronisation would leave in parts",
-                    holders, quoted(graph_.value(leaf.parameter).name), with_gradient.size(),
-                    with_gradient.size() == 1 ? "has" : "have"),
-        "a gradient on each of them", "Let the loss depend on every use, or take \"bucketed\".");
   }
 
   const Graph& graph_;

@@ -91,6 +91,7 @@ constexpr Slug kSlugs[] = {
     {"two-gradient-layouts", model, "two ops leave a parameter's gradient in different layouts"},
     {"shared-by-chunks", model, "a parameter of two chunks of one pipeline rank"},
     {"tied-fsdp", model, "a parameter of several pipeline ranks under fsdp"},
+    {"tied-first", model, "a parameter of several stages, to be summed first, is reduced earlier"},
     {"tied-unused", model, "a parameter of several pipeline ranks, sharded, unused on one"},
     {"partial-parameter", model, "a parameter is declared as a sum that nobody has added up"},
     {"mixed-partial", model, "one tensor is Partial in two ways"},

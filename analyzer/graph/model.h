@@ -151,11 +151,9 @@ struct GradientSyncDecl {
   SyncKind kind = SyncKind::none;
   std::vector<std::string> axes;  // empty: every data axis
   bool mean = true;
-  std::optional<bool> every_microbatch;  // default: true for zero2 and fsdp, else once per step
-  std::optional<bool> overlap;           // default: true for bucketed and fsdp, else false
-  std::optional<DType> dtype;            // gradients are cast to it; default: the parameter's
-  // Default: PyTorch DDP's 1 MiB then 25 MiB for bucketed, no limit for zero1 and zero2.
-  std::optional<int64_t> first_bucket_bytes, bucket_bytes;
+  std::optional<bool> every_microbatch, overlap;  // defaults: analyzer/graph/sync_defaults.h
+  std::optional<DType> dtype;  // gradients are cast to it; default: the parameter's
+  std::optional<int64_t> first_bucket_bytes, bucket_bytes;  // defaults: likewise
   bool first_iteration = false;  // PyTorch DDP: one bucket per dtype in the first step
   bool close_before = false;     // a bucket closes before the gradient that would exceed its limit,
                                  // not when it has reached it (DeepSpeed)
@@ -175,7 +173,7 @@ struct GradientSyncDecl {
   bool reshard_last_unit = true;       // fsdp: after the forward, the unit that is used last too
   bool reshard_after_backward = true;  // fsdp: false: only after the last microbatch
   bool first_stage_only = false;       // the limits: on later stages everything is one bucket
-  bool tied_alone = false;             // a parameter of several stages has a bucket of its own
+  bool tied_alone = false;      // a parameter of several stages has a bucket of its own (Megatron)
   int64_t bucket_multiple = 1;  // sharded optimizers: buckets are padded to a multiple of it, too
   // The framework's parameters in the order in which it registers them. Buckets are then filled from
   // the last to the first (Megatron), each beginning at a multiple of `parameter_multiple` elements.

@@ -287,6 +287,9 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
   if (sync.update_alignment > 0 && !sync.whole_gradients)
     alignment.error("one gather of all parameters, but gradients scattered bucket by bucket",
                     "\"gradients\": \"whole\" beside it", "", "missing-key");
+  // Ranks of two stages can add up their parts of a gradient if these are the same elements.
+  sync.tied_alone = (sync.kind == SyncKind::zero1 || sync.kind == SyncKind::zero2) &&
+                    !sync.whole_gradients && !sync.tied_first;
   sync.persistent_elements =
       object.optional("persistent_elements").integer(0, kMostSize).value_or(0);
   for (const JsonCursor& unit : object.optional("units").elements())

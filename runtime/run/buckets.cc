@@ -5,20 +5,10 @@
 #include <map>
 #include <tuple>
 
+#include "analyzer/graph/sync_defaults.h"
+
 namespace s2t {
 namespace {
-
-// PyTorch DDP: 1 MiB for the first bucket so that communication starts early, then 25 MiB; one
-// bucket of any size in the first iteration. ZeRO: no limit unless stated.
-Count limit(const GradientSyncDecl& sync, int stage, size_t closed) {
-  if (sync.first_stage_only && stage > 0) return UINT64_MAX;
-  const bool ddp = sync.kind == SyncKind::bucketed;
-  if (ddp && sync.first_iteration) return UINT64_MAX;
-  const auto stated =
-      closed == 0 && sync.first_bucket_bytes ? sync.first_bucket_bytes : sync.bucket_bytes;
-  if (stated) return static_cast<Count>(*stated);
-  return !ddp ? static_cast<Count>(INT64_MAX) : closed == 0 ? Count{1} << 20 : Count{25} << 20;
-}
 
 void append(GradientBucket& bucket, size_t i, const Leaf& leaf) {
   const auto size = static_cast<int64_t>(elements(leaf.shape));
@@ -27,45 +17,51 @@ void append(GradientBucket& bucket, size_t i, const Leaf& leaf) {
   bucket.elements += static_cast<Count>(size);
 }
 
-// A bucket closes when it has reached its limit, one open bucket per kind of gradient.
+// Moves a moment on to when the gradient of a leaf is there, if that is later: the backward runs from
+// the last op to the first.
+void wait_for(OpId& moment, OpId ready) {
+  if (!moment.valid() || ready < moment) moment = ready;
+}
+
+// A bucket closes when it has reached its limit, one open bucket per kind of gradient. It is sent
+// when all of its gradients are there.
 std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
                                               const std::vector<Leaf>& leaves,
                                               const std::vector<size_t>& taken) {
-  using Kind = std::tuple<bool, AtomSet, DType, DType, bool>;
+  using Kind = std::tuple<bool, AtomSet, DType, DType>;
   std::map<Kind, GradientBucket> open;
   std::map<Kind, size_t> closed;
   std::vector<GradientBucket> buckets, rest;
+  const auto close = [&](const Kind& kind) {
+    const auto it = open.find(kind);
+    if (it == open.end()) return;
+    ++closed[kind];
+    it->second.closed = true;
+    buckets.push_back(std::move(it->second));
+    open.erase(it);
+  };
   for (const size_t i : taken) {
     const Leaf& leaf = leaves[i];
-    const Kind kind{leaf.expert, leaf.data, leaf.dtype, leaf.stored, sync.tied_alone && leaf.tied};
+    const Kind kind{leaf.expert, leaf.data, leaf.dtype, leaf.stored};
+    const bool alone = sync.tied_alone && leaf.tied;
+    if (alone) close(kind);
     GradientBucket& bucket = open[kind];
     append(bucket, i, leaf);
-    bucket.ready = leaf.ready;
-    if (bucket.elements * size_of(leaf.dtype) < limit(sync, leaf.stage, closed[kind])) continue;
-    ++closed[kind];
-    bucket.closed = true;
-    buckets.push_back(std::move(bucket));
-    open.erase(kind);
+    wait_for(bucket.ready, leaf.ready);
+    const Count bytes = bucket.elements * size_of(leaf.dtype);
+    if (alone || bytes >= bucket_limit(sync, leaf.stage, closed[kind] == 0)) close(kind);
   }
   for (auto& [kind, bucket] : open) rest.push_back(std::move(bucket));
-  std::stable_sort(rest.begin(), rest.end(), [](const GradientBucket& a, const GradientBucket& b) {
-    return a.ready > b.ready;
+  std::stable_sort(rest.begin(), rest.end(), [&](const GradientBucket& a, const GradientBucket& b) {
+    return sync.parameter_order ? a.leaves[0] < b.leaves[0] : a.ready > b.ready;
   });
   buckets.insert(buckets.end(), rest.begin(), rest.end());
   return buckets;
 }
 
-// Cut from the front of the model, sent from its back: a bucket waits for its last gradient and for
-// the buckets behind it.
-void turn_around(std::vector<GradientBucket>& buckets, const std::vector<Leaf>& leaves) {
-  std::reverse(buckets.begin(), buckets.end());
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    OpId& ready = buckets[b].ready;
-    for (const size_t i : buckets[b].leaves)
-      if (leaves[i].ready < ready) ready = leaves[i].ready;
-    if (b > 0 && buckets[b - 1].ready < ready) ready = buckets[b - 1].ready;
-    buckets[b].closed = true;
-  }
+// DDP's reducer launches buckets by their numbers: one that is full waits for those in front of it.
+void launch_in_turn(std::vector<GradientBucket>& buckets) {
+  for (size_t b = 1; b < buckets.size(); ++b) wait_for(buckets[b].ready, buckets[b - 1].ready);
 }
 
 // One buffer for all gradients of a type: what does not fit any more empties it first. What is in
@@ -81,7 +77,8 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
       auto same = std::find_if(
           buckets.begin() + static_cast<long>(before), buckets.end(), [&](const GradientBucket& b) {
             const Leaf& first = leaves[b.leaves[0]];
-            return first.data == leaves[i].data && first.expert == leaves[i].expert;
+            const bool apart = sync.tied_alone && (first.tied || leaves[i].tied);
+            return first.data == leaves[i].data && first.expert == leaves[i].expert && !apart;
           });
       if (same == buckets.end()) same = buckets.insert(same, {{}, {}, 0, true, when});
       append(*same, i, leaves[i]);
@@ -89,13 +86,15 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
     buffer.clear();
   };
   std::map<DType, Count> held;
+  OpId now;  // a gradient comes in behind those in front of it
   for (const size_t i : taken) {
     const Leaf& leaf = leaves[i];
+    wait_for(now, leaf.ready);
     const Count size = elements(leaf.shape);
     std::vector<size_t>& buffer = buffers[leaf.dtype];
     if (!buffer.empty() &&
-        (held[leaf.dtype] + size) * size_of(leaf.dtype) > limit(sync, leaf.stage, 1)) {
-      empty(buffer, leaf.ready);
+        (held[leaf.dtype] + size) * size_of(leaf.dtype) > bucket_limit(sync, leaf.stage, false)) {
+      empty(buffer, now);
       held[leaf.dtype] = 0;
     }
     buffer.push_back(i);
@@ -195,17 +194,18 @@ std::vector<GradientBucket> buckets_of(const GradientSyncDecl& sync,
                      [&](size_t a, size_t b) { return leaves[a].ready > leaves[b].ready; });
   if (sync.close_before) return emptied_when_full(sync, leaves, taken, end);
   std::vector<GradientBucket> buckets = full_when_reached(sync, leaves, taken);
-  if (sync.last_bucket_first) turn_around(buckets, leaves);
+  if (sync.last_bucket_first) std::reverse(buckets.begin(), buckets.end());
+  if (sync.kind == SyncKind::bucketed) launch_in_turn(buckets);
   return buckets;
 }
 
 std::vector<int64_t> sizes_of_calls(const GradientSyncDecl& sync, const std::vector<Leaf>& leaves,
                                     const GradientBucket& bucket, int64_t n) {
   const auto size = static_cast<int64_t>(bucket.elements);
-  const int64_t block = n * std::max(sync.bucket_multiple, sync.update_alignment);
-  if (sync.bucket_multiple > 1) return {(size + block - 1) / block * block};
+  const int64_t padded = n * sync.bucket_multiple, block = n * sync.update_alignment;
+  if (sync.bucket_multiple > 1) return {(size + padded - 1) / padded * padded};
   const Leaf& big = leaves[bucket.leaves[0]];
-  const auto most = static_cast<int64_t>(limit(sync, big.stage, 1) / size_of(big.dtype));
+  const auto most = static_cast<int64_t>(bucket_limit(sync, big.stage, false) / size_of(big.dtype));
   if (bucket.leaves.size() > 1 || size <= most || block == 0) return {size};
   int64_t before = 0, all = 0;
   for (const Leaf& leaf : leaves)

@@ -50,6 +50,13 @@ void GradientSync::gather_updates() {
       gather_updates(b, part_of(b, graph_.mesh.size(leaves_[b.leaves[0]].data)));
 }
 
+// Chunk by chunk of this rank, whichever began its backward first.
+void GradientSync::in_order_of_stages(std::vector<std::vector<size_t>>& groups) const {
+  std::stable_sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
+    return leaves_[a[0]].stage < leaves_[b[0]].stage;
+  });
+}
+
 // All parameters laid flat, padded so that each rank's part is a multiple of the alignment.
 void GradientSync::gather_updates_at_once() {
   std::vector<std::vector<size_t>> groups;
@@ -66,6 +73,7 @@ void GradientSync::gather_updates_at_once() {
     else
       same->push_back(i);
   }
+  in_order_of_stages(groups);
   for (const auto& group : groups) {
     const Bucket all = whole_leaves(group, leaves_);
     const auto size = static_cast<int64_t>(all.elements);
@@ -103,24 +111,24 @@ void GradientSync::gather_part(const Bucket& bucket, const std::vector<Leaf>& le
 }
 
 void GradientSync::gather_persistent() {
-  std::vector<std::pair<AtomSet, std::vector<size_t>>> groups;
+  std::vector<std::vector<size_t>> groups;
   for (size_t i = 0; i < leaves_.size(); ++i) {
     const Leaf& leaf = leaves_[i];
     if (!leaf.data || parameters_.sharded(leaf.parameter)) continue;
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return group.first == leaf.data && leaves_[group.second[0]].stage == leaf.stage &&
-             graph_.value(leaves_[group.second[0]].parameter).dtype ==
-                 graph_.value(leaf.parameter).dtype;
+      const Leaf& first = leaves_[group[0]];
+      return first.data == leaf.data && first.stage == leaf.stage &&
+             graph_.value(first.parameter).dtype == graph_.value(leaf.parameter).dtype;
     });
     if (same == groups.end())
-      groups.push_back({leaf.data, {i}});
+      groups.push_back({i});
     else
-      same->second.push_back(i);
+      same->push_back(i);
   }
-  for (const auto& [data, leaves] : groups) {
-    for (const size_t i : leaves)  // a launch for each
+  in_order_of_stages(groups);
+  for (const auto& group : groups)
+    for (const size_t i : group)  // a launch for each
       parameters_.exchange_rows({leaves_[i].parameter}, tag_for("step", {i}));
-  }
 }
 
 }  // namespace s2t

@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "analyzer/graph/sync_defaults.h"
+
 namespace s2t {
 namespace {
 
@@ -36,17 +38,8 @@ std::vector<Stretch> stretches(const Shape& shape, size_t dim, int64_t begin, in
 
 // --- when things happen --------------------------------------------------------------------------
 
-bool GradientSync::every_microbatch() const {
-  const SyncKind kind = graph_.sync.kind;
-  return graph_.sync.every_microbatch.value_or(kind == SyncKind::zero2 || kind == SyncKind::zero3 ||
-                                               kind == SyncKind::fsdp);
-}
-
 bool GradientSync::in_backward() const {
-  const SyncKind kind = graph_.sync.kind;
-  return every_microbatch() ||
-         graph_.sync.overlap.value_or(kind == SyncKind::bucketed || kind == SyncKind::zero2 ||
-                                      kind == SyncKind::zero3);
+  return every_microbatch(graph_.sync) || overlaps(graph_.sync);
 }
 
 void GradientSync::begin_forward(int stage, const Tag& tag) {
@@ -67,7 +60,7 @@ void GradientSync::begin_backward(int stage, const Tag& tag, const std::vector<O
                                   const RequiresGrad& requires_grad) {
   begin(stage, tag);
   const int64_t begun = ++backwards_[stage];
-  reduces_now_ = every_microbatch() || begun == graph_.microbatches;
+  reduces_now_ = every_microbatch(graph_.sync) || begun == graph_.microbatches;
   if (begun == 1) plan_stage(stage, running);
   plan_units(stage, running, requires_grad);
 }
@@ -92,7 +85,7 @@ void GradientSync::plan_reductions(const std::vector<const Unit*>& units,
                                    const std::vector<OpId>& running,
                                    const RequiresGrad& requires_grad) {
   if (graph_.sync.kind != SyncKind::fsdp) return;
-  const bool apart = graph_.sync.overlap.value_or(true);
+  const bool apart = overlaps(graph_.sync);
   std::vector<const Unit*> order = units;
   if (apart) {
     std::reverse(order.begin(), order.end());
@@ -142,14 +135,10 @@ void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
     return std::tuple(leaves_[a].parameter, leaves_[a].stage) <
            std::tuple(leaves_[b].parameter, leaves_[b].stage);
   });
-  if (!graph_.sync.registered.empty())
-    std::stable_sort(buckets_.begin(), buckets_.end(), [&](const Bucket& a, const Bucket& b) {
-      return leaves_[a.leaves[0]].stage < leaves_[b.leaves[0]].stage;
-    });
-  else if (!graph_.sync.parameter_order && !graph_.sync.close_before)
-    std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
-      return std::tuple(!a.closed, -a.ready.value) < std::tuple(!b.closed, -b.ready.value);
-    });
+  // The backward began with the last chunk; Megatron goes through them in order.
+  std::stable_sort(buckets_.begin(), buckets_.end(), [&](const Bucket& a, const Bucket& b) {
+    return leaves_[a.leaves[0]].stage < leaves_[b.leaves[0]].stage;
+  });
   if (graph_.sync.tied_first) reduce_tied(order, &Leaf::fresh);
   if (!in_backward()) {
     if (graph_.sync.kind == SyncKind::per_parameter)
@@ -191,7 +180,7 @@ Tag GradientSync::tag_for(const char* phase, const std::vector<size_t>& leaves) 
   Tag tag;
   tag.phase = phase;
   tag.chunk = tag_.chunk;
-  if (every_microbatch()) tag.microbatch = tag_.microbatch;
+  if (every_microbatch(graph_.sync)) tag.microbatch = tag_.microbatch;
   for (const size_t i : leaves) tag.members.push_back(graph_.value(leaves_[i].parameter).name);
   tag.tensor = tag.members[0];
   return tag;
@@ -329,7 +318,8 @@ void GradientSync::scatter_rows(const std::vector<size_t>& leaves) {
 // was accumulated over several has that of the reduction.
 void GradientSync::whole_on_model_axes(size_t i) {
   Leaf& leaf = leaves_[i];
-  const DType type = every_microbatch() ? graph_.value(leaf.parameter).dtype : leaf.dtype;
+  const DType type =
+      every_microbatch(graph_.sync) ? graph_.value(leaf.parameter).dtype : leaf.dtype;
   leaf.fresh =
       exchange_
           .all_reduce(leaf.fresh.cast(type), family_of({i}, leaf.model), tag_for("grad_sync", {i}))

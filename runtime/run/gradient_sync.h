@@ -70,7 +70,6 @@ class GradientSync {
   void plan_reductions(const std::vector<const Unit*>& units, const std::vector<OpId>& running,
                        const RequiresGrad& requires_grad);
   bool entered_by_any(const Unit& unit, const RequiresGrad& requires_grad) const;
-  bool every_microbatch() const;
   bool in_backward() const;
   Tag tag_for(const char* phase, const std::vector<size_t>& leaves) const;
   Family family_of(const std::vector<size_t>& leaves, AtomSet atoms) const;
@@ -98,6 +97,7 @@ class GradientSync {
   void gather_part(const Bucket& bucket, const std::vector<Leaf>& leaves, int64_t part, Tag tag);
   void plan_first_uses(int stage);
   void gather_before_use(OpId op);
+  void in_order_of_stages(std::vector<std::vector<size_t>>& groups) const;
   void gather_updates_at_once();
   void gather_persistent();
 

@@ -145,5 +145,29 @@ TEST(RefusedModels, TiedParameterThatOneStageUsesInVainUnderZero) {
             "the loss depend on every use, or take \"bucketed\". [tied-unused]");
 }
 
+TEST(RefusedModels, TiedParameterThatIsSummedFirstButReducedInTheBackward) {
+  const auto with = [](const std::string& sync) {
+    return of_tied(R"json({"op": "mean_square", "inputs": ["b"], "output": "loss", "stage": 1}
+    ],
+    "loss": "loss",
+    "gradient_sync": {"tied": "first", "kind": )json" +
+                   sync + "}}");
+  };
+  const std::string found = "m.json: /gradient_sync/tied: \"first\", but ",
+                    expected =
+                        " has gradients reduced in the backward already; expected \"last\". ",
+                    later = "Or reduce behind the backward: \"overlap\": false. [tied-first]",
+                    once =
+                        "Or reduce once, behind the backward: \"every\": \"step\", \"overlap\": "
+                        "false. [tied-first]";
+  EXPECT_EQ(with(R"("bucketed")"), found + "\"overlap\": true, by default," + expected + later);
+  EXPECT_EQ(with(R"("zero1", "overlap": true)"), found + "\"overlap\": true" + expected + later);
+  EXPECT_EQ(with(R"("per_parameter", "every": "microbatch")"),
+            found + "\"every\": \"microbatch\"" + expected + once);
+  EXPECT_EQ(with(R"("zero2")"), found + "\"every\": \"microbatch\", by default," + expected + once);
+  EXPECT_EQ(with(R"("bucketed", "overlap": false)"), "");
+  EXPECT_EQ(with(R"("zero1")"), "");
+}
+
 }  // namespace
 }  // namespace s2t
