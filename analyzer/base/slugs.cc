@@ -92,6 +92,7 @@ constexpr Slug kSlugs[] = {
     {"shared-by-chunks", model, "a parameter of two chunks of one pipeline rank"},
     {"tied-fsdp", model, "a parameter of several pipeline ranks under fsdp"},
     {"tied-first", model, "a parameter of several stages, to be summed first, is reduced earlier"},
+    {"resharding", model, "fully sharded parameters that a pipeline keeps for a while"},
     {"tied-unused", model, "a parameter of several pipeline ranks, sharded, unused on one"},
     {"partial-parameter", model, "a parameter is declared as a sum that nobody has added up"},
     {"mixed-partial", model, "one tensor is Partial in two ways"},

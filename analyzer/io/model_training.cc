@@ -159,7 +159,23 @@ RoutingDecl read_routing_row(const JsonCursor& at, const KnownAxes& known) {
   return routing;
 }
 
-void read_resharding(JsonObject& object, GradientSyncDecl& sync) {
+// torch's pipelines keep what stays after the forward until the last microbatch. Otherwise it would
+// depend on the schedule which microbatches find it there (_fsdp_param_group.py, unshard).
+void refuse_resharding_by_schedule(JsonObject& object, const KnownAxes& known,
+                                   const GradientSyncDecl& sync) {
+  const KnownAxis* pipeline = only_pipeline(known);
+  if (!pipeline || pipeline->size <= 1 || !sync.reshard_after_backward) return;
+  const bool all = !sync.reshard_after_forward;
+  if (all || !sync.reshard_last_unit)
+    object.optional(all ? "reshard_after_forward" : "reshard_last_unit")
+        .error(
+            "a pipeline whose parameters are kept after the forward and resharded after the "
+            "backward of each microbatch",
+            all ? "\"reshard_after_backward\": false beside it" : "true",
+            "Which microbatches would gather them again depends on the schedule.", "resharding");
+}
+
+void read_resharding(JsonObject& object, const KnownAxes& known, GradientSyncDecl& sync) {
   const auto flag = [&](const char* key) { return object.optional(key).boolean().value_or(true); };
   sync.reshard_after_forward = flag("reshard_after_forward");
   sync.reshard_last_unit = flag("reshard_last_unit");
@@ -168,6 +184,7 @@ void read_resharding(JsonObject& object, GradientSyncDecl& sync) {
     object.optional("reshard_after_backward")
         .error("parameters that are kept after the backward, but not after the forward",
                "\"reshard_after_forward\": false beside it", "", "missing-key");
+  if (sync.kind == SyncKind::fsdp) refuse_resharding_by_schedule(object, known, sync);
 }
 
 }  // namespace
@@ -294,7 +311,7 @@ GradientSyncDecl read_gradient_sync(const JsonCursor& at, const KnownAxes& known
       object.optional("persistent_elements").integer(0, kMostSize).value_or(0);
   for (const JsonCursor& unit : object.optional("units").elements())
     sync.units.emplace_back().parameters = read_distinct_names(unit);
-  read_resharding(object, sync);
+  read_resharding(object, known, sync);
   return sync;
 }
 

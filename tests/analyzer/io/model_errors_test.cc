@@ -431,6 +431,19 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Pipeline, InPipe,
     testing::Values(
+        Mistake{
+            R"json("batch": {)json",
+            R"json("gradient_sync": {"kind": "fsdp", "reshard_after_forward": false}, "batch": {)json",
+            "/gradient_sync/reshard_after_forward: a pipeline whose parameters are kept after "
+            "the forward and resharded after the backward of each microbatch; expected "
+            "\"reshard_after_backward\": false beside it. Which microbatches would gather them "
+            "again depends on the schedule. [resharding]"},
+        Mistake{
+            R"json("batch": {)json",
+            R"json("gradient_sync": {"kind": "fsdp", "reshard_last_unit": false}, "batch": {)json",
+            "/gradient_sync/reshard_last_unit: a pipeline whose parameters are kept after the "
+            "forward and resharded after the backward of each microbatch; expected true. Which "
+            "microbatches would gather them again depends on the schedule. [resharding]"},
         Mistake{R"json("batch": {)json", R"json("pipeline": {"schedule": "1f1p"}, "batch": {)json",
                 "/pipeline/schedule: unknown schedule \"1f1p\"; expected one of \"gpipe\", "
                 "\"1f1b\", \"interleaved\", \"interleaved_steps\", \"deepspeed\". Did you mean "
