@@ -30,12 +30,14 @@ constexpr std::string_view kStyle =
     ".s2t-groups{font:12px ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace}"
     ".s2t-groups .paper{fill:#fff}.s2t-groups .t{fill:#222}"
     ".s2t-groups .cell{fill:#f4f4f4;stroke:#555}.s2t-groups .fold{fill:#fafafa;stroke:#999}"
-    ".s2t-groups .here{fill:#fff3c4;stroke:#222;stroke-width:2.5}"
+    ".s2t-groups .here{fill:#ffe08a;stroke:#222;stroke-width:2.5}.s2t-groups "
+    ".peer{fill:#fff6d6;stroke:#555}"
     ".s2t-groups .frame{fill:none;stroke:#999}.s2t-groups .m{text-anchor:middle}"
     ".s2t-groups .head{font-weight:bold}.s2t-groups .end{fill:#f4f4f4;stroke:#555}"
     "@media(prefers-color-scheme:dark){.s2t-groups .paper{fill:#16181c}.s2t-groups .t{fill:#eee}"
     ".s2t-groups .cell{fill:#262a30;stroke:#aaa}.s2t-groups .fold{fill:#1d2025;stroke:#777}"
-    ".s2t-groups .here{fill:#4a3f10;stroke:#fff}.s2t-groups .end{fill:#262a30;stroke:#aaa}}"
+    ".s2t-groups .here{fill:#5a4c10;stroke:#fff}.s2t-groups "
+    ".peer{fill:#38331f;stroke:#aaa}.s2t-groups .end{fill:#262a30;stroke:#aaa}}"
     "</style>";
 
 double width_of(std::string_view text) {
@@ -100,10 +102,10 @@ class Grid {
         cell(base + rows[r] * dy + columns[c] * dx, cx, cy);
         if (c > 0)
           bar(0, cx - gap_, cy + kCellHeight / 2, cx, cy + kCellHeight / 2,
-              columns[c] - columns[c - 1], r == 0);
+              columns[c] - columns[c - 1], r == 0, base + rows[r] * dy);
         if (r > 0)
           bar(1, cx + cell_width_ / 2, cy - kGap, cx + cell_width_ / 2, cy, rows[r] - rows[r - 1],
-              c == 0);
+              c == 0, base + columns[c] * dx);
       }
     const auto n = static_cast<double>(columns.size()), m = static_cast<double>(rows.size());
     return {n * cell_width_ + (n - 1) * gap_, m * kCellHeight + (m - 1) * kGap};
@@ -113,7 +115,8 @@ class Grid {
     const Rank r(static_cast<int32_t>(rank));
     const bool here = here_ && *here_ == r;
     if (here) marked_ = fmt::format("rank {}", rank);
-    rect(here ? "here" : "cell", x, y, cell_width_, kCellHeight, 5);
+    const bool peer = here_ && axes_that_differ(r) == 1;
+    rect(here ? "here" : peer ? "peer" : "cell", x, y, cell_width_, kCellHeight, 5);
     words("t m head", x + cell_width_ / 2, y + 17, fmt::format("rank {}", rank));
     words("t m", x + cell_width_ / 2, y + 33, coordinates_text(mesh_, inner_axes(), r));
   }
@@ -137,9 +140,10 @@ class Grid {
       rect("frame", fx, fy, framed.w, framed.h, 8);
       words("t", fx + 10, fy + 15, title);
       if (i > 0 && right)
-        bar(axis, fx - gap_, y + kTitle + 14, fx, y + kTitle + 14, slots[i] - slots[i - 1], true);
+        bar(axis, fx - gap_, y + kTitle + 14, fx, y + kTitle + 14, slots[i] - slots[i - 1], true,
+            base);
       else if (i > 0)
-        bar(axis, x + 40, fy - kGap, x + 40, fy, slots[i] - slots[i - 1], true);
+        bar(axis, x + 40, fy - kGap, x + 40, fy, slots[i] - slots[i - 1], true, base);
       total.w = right ? at + framed.w : std::max(total.w, framed.w);
       total.h = right ? std::max(total.h, framed.h) : at + framed.h;
       if (i == 0) before = inner;
@@ -159,15 +163,38 @@ class Grid {
     return size;
   }
 
-  void bar(size_t axis, double x1, double y1, double x2, double y2, int64_t steps, bool named) {
+  size_t axes_that_differ(Rank rank) const {
+    return static_cast<size_t>(std::count_if(axes_.begin(), axes_.end(), [&](const Axis& a) {
+      return mesh_.coordinate(rank, a.atoms) != mesh_.coordinate(*here_, a.atoms);
+    }));
+  }
+
+  // Whether a line along an axis is of the rank asked for: `first`, the least rank on it, is like
+  // it along every axis but those that lie inside one stroke of the line.
+  bool own(size_t axis, int64_t first) const {
+    if (!here_) return false;
+    const Rank rank(static_cast<int32_t>(first));
+    for (size_t a = 0; a < axes_.size(); ++a) {
+      const bool inside = a == axis || (axis > 1 && a < axis);
+      if (!inside &&
+          mesh_.coordinate(rank, axes_[a].atoms) != mesh_.coordinate(*here_, axes_[a].atoms))
+        return false;
+    }
+    return true;
+  }
+
+  // Between neighbours on the line along an axis whose least rank is `first`.
+  void bar(size_t axis, double x1, double y1, double x2, double y2, int64_t steps, bool named,
+           int64_t first) {
     const bool flat = y1 == y2;
-    body_ += stroke(axis_look(mesh_, axes_[axis]), x1, y1, x2, y2, steps == 1 ? 5 : 3);
+    const int width = (steps == 1 ? 5 : 3) + (own(axis, first) ? 5 : 0);
+    body_ += stroke(axis_look(mesh_, axes_[axis]), x1, y1, x2, y2, width);
     const std::string name = steps > 1 ? "\u22ef" : axes_[axis].name;
     if (!named && steps == 1) return;
     if (flat)
-      words("t m", (x1 + x2) / 2, y1 - 7, name);
+      words("t m", (x1 + x2) / 2, y1 - 5 - width / 2, name);
     else
-      words("t", x1 + 7, (y1 + y2) / 2 + 4, name);
+      words("t", x1 + 8, (y1 + y2) / 2 + 4, name);
   }
 
   void rect(std::string_view style, double x, double y, double w, double h, int round) {
@@ -197,6 +224,9 @@ class Picture {
     line("t head", shortened(one_line(program_.model), 80));
     grid(false);
     if (!drawn_axes(program_.mesh, true).empty()) grid(true);
+    if (here_)
+      line("t", fmt::format("thick: the groups of rank {} along each axis, other members tinted",
+                            here_->value));
     line("t head", shows_all_ranks(program_.mesh)
                        ? "Process groups, in the order in which they are created"
                        : "Process groups, in creation order; \u22ef stands for the ranks between");

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kColors{"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                   "#b8860b", "#56b4e9", "#8b5a2b"};
-constexpr std::array<std::string_view, 8> kDashes{"",    "7 3", "2 3",  "9 3 2 3",
-                                                  "4 4", "1 4", "12 4", "6 2 1 2 1 2"};
+constexpr std::array<std::string_view, 8> kDashes{"",    "7 3",          "2 3",  "9 3 2 3",
+                                                  "4 4", "10 2 2 2 2 2", "16 5", "1 1.5"};
 
 }  // namespace
 

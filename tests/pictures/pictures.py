@@ -100,7 +100,7 @@ def judge(command, form, data):
     if form == "svg":
         return svg.drawn_by_dot(text) if command == "render" else \
             svg.drawn_by_us(text, ("F", "B", "F odd", "B odd") if command == "schedule" else
-                            ("cell", "fold", "here"))
+                            ("cell", "fold", "here", "peer"))
     return {"mermaid": grammar.problems, "dot": judge_dot, "html": judge_html,
             "chrome": trace_events.problems, "json": lambda t: [] if json.loads(t) else ["empty"],
             "text": lambda t: [] if t.strip() else ["empty"]}[form](text)

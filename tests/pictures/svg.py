@@ -30,7 +30,7 @@ def overlap(a, b):
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def drawn_by_us(text, boxes=("cell", "fold", "here")):
+def drawn_by_us(text, boxes=("cell", "fold", "here", "peer")):
     """Problems of a picture that the product draws itself."""
     root = ET.fromstring(text)
     width = float(root.get("width"))

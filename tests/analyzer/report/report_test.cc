@@ -108,6 +108,24 @@ TEST(Reports, AnAxisWithoutStrideNeedsNoFormula) {
   EXPECT_THAT(print(p, "groups", "text"), HasSubstr("\n  dp 1\n"));
 }
 
+size_t occurrences(const std::string& text, const std::string& of) {
+  size_t n = 0;
+  for (size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++n;
+  return n;
+}
+
+TEST(Reports, GroupsOfARankAreThickAndTheirOtherMembersTinted) {
+  ReportOptions options;
+  const std::string all = print(tensor_parallel_program(), "groups", "svg", options);
+  EXPECT_EQ(occurrences(all, "class=\"peer\"") + occurrences(all, "stroke-width=\"10\""), 0u);
+  options.rank = Rank(2);
+  const std::string one = print(tensor_parallel_program(), "groups", "svg", options);
+  EXPECT_EQ(occurrences(one, "class=\"here\""), 1u);
+  EXPECT_EQ(occurrences(one, "class=\"peer\""), 2u);       // 3 over tp, 0 over dp
+  EXPECT_EQ(occurrences(one, "stroke-width=\"10\""), 2u);  // of four bars
+  EXPECT_THAT(one, HasSubstr("thick: the groups of rank 2 along each axis"));
+}
+
 TEST(Reports, ALongListingIsShownOnRequestOnly) {
   const Program p = pipeline_program(4, 40);
   EXPECT_THAT(print(p, "predict", "text"), HasSubstr("322 events are not listed"));
