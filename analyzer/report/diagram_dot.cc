@@ -35,6 +35,9 @@ std::string joined(const std::vector<std::string>& lines, std::string_view inden
   return text;
 }
 
+// Before each line of a label: Graphviz sets it close to its arrow, and browsers skip plain spaces.
+constexpr std::string_view kOffTheArrow = "\u00a0\u00a0";
+
 std::string_view line_style(ArrowKind kind) {
   return kind == ArrowKind::value ? "solid" : kind == ArrowKind::gradient ? "dashed" : "dotted";
 }
@@ -102,7 +105,7 @@ class Writer {
   void arrow(const Arrow& a) {
     const bool up = a.kind == ArrowKind::gradient && a.from > a.to;
     out_ += fmt::format("  n{} -> n{} [", up ? a.to : a.from, up ? a.from : a.to);
-    if (!a.lines.empty()) out_ += "label=" + dot_string(joined(a.lines, "  ")) + ", ";
+    if (!a.lines.empty()) out_ += "label=" + dot_string(joined(a.lines, kOffTheArrow)) + ", ";
     out_ += fmt::format("style={}, class=\"{}{}\"", line_style(a.kind), line_class(a.kind),
                         a.pruned ? " pruned" : "");
     if (a.kind == ArrowKind::value) out_ += ", weight=8";  // values run straight down

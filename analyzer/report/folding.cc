@@ -25,6 +25,13 @@ bool same_looks(const std::vector<Mark>& a, const std::vector<Mark>& b) {
                     [](const Mark& x, const Mark& y) { return look_of(x) == look_of(y); });
 }
 
+// "layers" -> "layer".
+std::string one_of(std::string stem) {
+  const bool plural = stem.size() > 2 && stem.back() == 's' && stem[stem.size() - 2] != 's';
+  if (plural) stem.pop_back();
+  return stem;
+}
+
 }  // namespace
 
 Folding::Folding(const Program& program, const Marks& marks, std::vector<int32_t> ops)
@@ -131,7 +138,8 @@ void Folding::frame_layers(Span span, int outer) {
     const bool goes_on = i > span.first && block_of(at(i - 1).module) == block;
     if (!goes_on)
       frames_.push_back(
-          {shortened(one_line(block.stem), 40) + " " + std::to_string(*block.number), outer});
+          {shortened(one_line(one_of(block.stem)), 40) + " " + std::to_string(*block.number),
+           outer});
     frame_of(i) = static_cast<int>(frames_.size()) - 1;
   }
 }

@@ -118,7 +118,7 @@ void dot_lattice(const Program& program, const Lattice& l, size_t index, std::st
     out += fmt::format(
         "    {}g{}r{} -> g{}r{} [label={}, color=\"{}\", fontcolor=\"{}\"{}{}]{};\n",
         row ? "{ rank=same; " : "", index, link.from, index, link.to,
-        dot_string((row ? "" : "  ") +
+        dot_string((row ? "" : "\u00a0\u00a0") +
                    (link.skips ? l.axes[link.axis].name + " \u22ef" : l.axes[link.axis].name)),
         axis_look(mesh, l.axes[link.axis]).color, axis_look(mesh, l.axes[link.axis]).color,
         link.skips ? ", style=dashed" : "", link.own ? ", penwidth=7" : "", row ? " }" : "");

@@ -114,6 +114,14 @@ TEST(Diagram, AlikeLayersAreDrawnOnceWithACount) {
   EXPECT_THAT(titles, ::testing::ElementsAre("stage 0", "stage 1", "layers 2 to 3: 2 alike"));
 }
 
+TEST(Diagram, OneLayerHasAFrameInTheSingular) {
+  Program program = program_of("tp_mlp");
+  for (PictureOp& op : program.picture.ops) op.module = "layers.7.mlp";
+  const Diagram d = draw_program(program, {});
+  ASSERT_EQ(d.frames.size(), 1u);
+  EXPECT_EQ(d.frames[0].title, "layer 7");
+}
+
 TEST(Diagram, ArrowsAndFramesPointToWhatIsThere) {
   for (const char* model : {"tp_pp_dp_8ranks", "layer_megatron_sp", "fsdp_mlp", "ep_skewed",
                             "interleaved_p4_v2_m8", "tied_embedding"}) {
