@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -11,6 +12,7 @@
 #include "runtime/run/data.h"
 #include "runtime/run/leaves.h"
 #include "runtime/run/local_op.h"
+#include "runtime/run/rounding.h"
 
 namespace s2t {
 namespace {
@@ -43,51 +45,71 @@ std::vector<double> excess_of_values(const Graph& graph, const Forward& forward)
 // Numbers of one kind compared with the unsharded ones, worst first.
 class Comparison {
  public:
+  // How far numbers may stray from the unsharded ones by rounding alone.
+  using Rounded = std::function<double()>;
+
   Comparison(std::string name, double tolerance) {
     check_.name = std::move(name);
     check_.tolerance = tolerance;
   }
 
-  // `least`: the size below which numbers of this kind are rounding.
-  void add(const std::string& what, const Tensor& found, const Tensor& expected,
-           double replica_difference, double least = 0) {
-    const double scale = max_abs(expected);
-    entries_.push_back({what, std::max(max_abs_difference(found, expected), replica_difference),
-                        std::max(scale, least)});
-    scale_ = std::max(scale_, scale);
+  // Errors count relative to `size`. `rounded` is asked only about those that would be too great.
+  void add(const std::string& what, double error, double size, Rounded rounded) {
+    entries_.push_back({what, error, size, std::move(rounded)});
   }
+  // A tensor of almost nothing is measured by the greatest of its kind.
+  void of_kind(double size) { kind_ = std::max(kind_, size); }
   void fail(const std::string& text) {
     if (check_.passed) check_.text = text;
     check_.passed = false;
   }
 
-  // A tensor of almost nothing is measured by the greatest of its kind.
   Check finish(double& max_abs_error) {
     const bool was_right = check_.passed;
     std::string worst;
     for (const Entry& e : entries_) {
-      const double scale = std::max(e.scale, 1e-3 * scale_);
-      const double relative = e.error == 0 ? 0 : scale == 0 ? e.error : e.error / scale;
+      const double relative = relative_error(e);
+      max_abs_error = std::max(max_abs_error, e.error);
       if (relative <= check_.figure && !worst.empty()) continue;
       check_.figure = std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
       worst = e.what;
     }
-    for (const Entry& e : entries_) max_abs_error = std::max(max_abs_error, e.error);
     if (!(check_.figure <= check_.tolerance)) check_.passed = false;
-    if (was_right)
-      check_.text = entries_.empty() ? "nothing to compare"
-                                     : fmt::format("{} tensors, worst {}", entries_.size(), worst);
+    if (was_right) check_.text = text(worst);
     return check_;
   }
 
  private:
   struct Entry {
     std::string what;
-    double error, scale;
+    double error, size;
+    Rounded rounded;
   };
+
+  double relative_error(const Entry& e) {
+    constexpr double kTimes = 4;  // a run rounds more often than the unsharded model
+    double size = std::max(e.size, 1e-3 * kind_);
+    if (e.error == 0) return 0;
+    if (check_.tolerance > 0 && !(e.error <= check_.tolerance * size)) {
+      const double by_rounding = kTimes * e.rounded() / check_.tolerance;
+      cancelled_ += by_rounding > size ? 1 : 0;
+      size = std::max(size, by_rounding);
+    }
+    return size == 0 ? e.error : e.error / size;
+  }
+
+  std::string text(const std::string& worst) const {
+    if (entries_.empty()) return "nothing to compare";
+    std::string text = fmt::format("{} tensors, worst {}", entries_.size(), worst);
+    if (cancelled_)
+      text += fmt::format(", {} measured by what rounding does to them unsharded", cancelled_);
+    return text;
+  }
+
   Check check_;
   std::vector<Entry> entries_;
-  double scale_ = 0;
+  double kind_ = 0;
+  size_t cancelled_ = 0;  // entries for which rounding alone is more than the tolerance
 };
 
 class Verdict {
@@ -98,12 +120,13 @@ class Verdict {
         forward_(forward),
         reference_(reference),
         reports_(reports),
+        rounding_(graph, forward, reference, narrowest(graph)),
         tolerance_(exact ? 0 : tolerance_of(narrowest(graph))),
-        learning_rate_(learning_rate) {
-    const DType narrow = narrowest(graph);
-    if (!exact && (narrow == DType::bf16 || narrow == DType::f16))
-      rounded_ = run_reference(graph, forward, false, narrow);
-  }
+        gradient_tolerance_(
+            exact
+                ? 0
+                : std::max(tolerance_, tolerance_of(graph.sync.dtype.value_or(narrowest(graph))))),
+        learning_rate_(learning_rate) {}
 
   Judgement judge() {
     forward_values();
@@ -126,13 +149,6 @@ class Verdict {
     return dtype;
   }
 
-  // The size below which numbers are rounding: in 16 bits the unsharded model strays by itself, far
-  // where large terms cancel. A run may stray by a few times as much.
-  double size_of_rounding(const Tensor& rounded, const Tensor& reference) const {
-    constexpr double kTimes = 4;
-    return kTimes * max_abs_difference(rounded, reference) / tolerance_;
-  }
-
   // Ranks that hold an entry of a report's map, one list per pipeline coordinate.
   template <class Map, class Key>
   std::map<int64_t, std::vector<Rank>> holders(Map RankReport::*map, const Key& key) const {
@@ -151,6 +167,10 @@ class Verdict {
                     [&](Rank r) -> const Held& { return (reports_[r.at()].*map).at(key); });
   }
 
+  static double error(const Assembled& found, const Tensor& expected) {
+    return std::max(max_abs_difference(found.whole, expected), found.replica_difference);
+  }
+
   void forward_values() {
     Comparison c("forward", tolerance_);
     const auto excess = excess_of_values(graph_, forward_);
@@ -164,11 +184,10 @@ class Verdict {
         for (const auto& [stage, ranks] : held) {
           const Assembled a = put_together(&RankReport::values, key, TensorId(v), ranks);
           const Tensor& expected = reference_.values[static_cast<size_t>(m)][v];
-          const double least =
-              rounded_ ? size_of_rounding(rounded_->values[static_cast<size_t>(m)][v], expected)
-                       : 0;
-          c.add(value.name, a.whole, scaled(expected, excess[v]), a.replica_difference,
-                excess[v] * least);
+          const double size = excess[v] * max_abs(expected);
+          c.of_kind(size);
+          c.add(value.name, error(a, scaled(expected, excess[v])), size,
+                [=, this, e = excess[v]] { return e * rounding_.of_value(m, TensorId(v)); });
         }
       }
     out_.checks.push_back(c.finish(out_.max_abs_error));
@@ -197,8 +216,14 @@ class Verdict {
     return 1e-3 * max_abs(values[graph_.loss.at()]) / (size > 0 ? size : 1);
   }
 
+  double size_of_gradient(TensorId p, const Tensor& gradient) const {
+    double least = 0;
+    for (int64_t m = 0; m < graph_.microbatches; ++m) least += least_gradient(p, m);
+    return std::max(max_abs(gradient), least);
+  }
+
   void parameter_gradients() {
-    Comparison c("gradients", tolerance_);
+    Comparison c("gradients", gradient_tolerance_);
     const double factor = gradient_factor(graph_, forward_, true);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const TensorId p(v);
@@ -211,13 +236,10 @@ class Verdict {
       if (expected == reference_.parameter_gradients.end()) continue;
       for (const auto& [stage, ranks] : held) {
         const Assembled a = put_together(&RankReport::gradients, p, p, ranks);
-        double least = 0;
-        for (int64_t m = 0; m < graph_.microbatches; ++m) least += least_gradient(p, m);
-        if (rounded_)
-          least = std::max(least,
-                           size_of_rounding(rounded_->parameter_gradients.at(p), expected->second));
-        c.add(graph_.values[v].name, a.whole, scaled(expected->second, factor),
-              a.replica_difference, factor * least);
+        c.of_kind(factor * max_abs(expected->second));
+        c.add(graph_.values[v].name, error(a, scaled(expected->second, factor)),
+              factor * size_of_gradient(p, expected->second),
+              [=, this] { return factor * rounding_.of_gradient(p); });
       }
     }
     out_.checks.push_back(c.finish(out_.max_abs_error));
@@ -248,14 +270,11 @@ class Verdict {
           replica_difference = std::max(replica_difference, a.replica_difference);
         }
         if (!all_finite(total)) c.fail("the gradient of " + value.name + " is not finite");
-        double least = least_gradient(TensorId(v), m);
-        if (rounded_)
-          least = std::max(
-              least,
-              size_of_rounding(rounded_->input_gradients[static_cast<size_t>(m)].at(TensorId(v)),
-                               expected->second));
-        c.add(value.name, total, scaled(expected->second, factor), replica_difference,
-              factor * least);
+        const double size = max_abs(expected->second);
+        c.of_kind(factor * size);
+        c.add(value.name, error({total, replica_difference}, scaled(expected->second, factor)),
+              factor * std::max(size, least_gradient(TensorId(v), m)),
+              [=, this] { return factor * rounding_.of_input_gradient(m, TensorId(v)); });
       }
     out_.checks.push_back(c.finish(out_.max_abs_error));
   }
@@ -295,17 +314,21 @@ class Verdict {
     out_.checks.push_back(check);
   }
 
+  // A step adds what may be wrong with a gradient to a few roundings of the parameter.
   void update() {
-    Comparison c("update", tolerance_);
-    const double factor = gradient_factor(graph_, forward_, true);
+    Comparison c("update", gradient_tolerance_);
+    const double step = learning_rate_ * gradient_factor(graph_, forward_, true);
+    const bool exact = gradient_tolerance_ == 0;
+    const double few = exact ? 1 : 4 * unit_roundoff(narrowest(graph_)) / gradient_tolerance_;
     for (const auto& [p, gradient] : reference_.parameter_gradients) {
-      const auto held = holders(&RankReport::updated, p);
-      for (const auto& [stage, ranks] : held) {
+      const Tensor& before = reference_.values[0][p.at()];
+      for (const auto& [stage, ranks] : holders(&RankReport::updated, p)) {
         if (reports_[ranks[0].at()].gradients.at(p).layout.any_partial()) continue;
         const Assembled a = put_together(&RankReport::updated, p, p, ranks);
-        c.add(graph_.value(p).name, a.whole,
-              add(reference_.values[0][p.at()], scaled(gradient, -learning_rate_ * factor)),
-              a.replica_difference);
+        const double size = few * max_abs(before) + step * size_of_gradient(p, gradient);
+        c.of_kind(size);
+        c.add(graph_.value(p).name, error(a, add(before, scaled(gradient, -step))), size,
+              [=, this, p = p] { return step * rounding_.of_gradient(p); });
       }
     }
     double ignored = 0;
@@ -315,9 +338,10 @@ class Verdict {
   const Graph& graph_;
   const Forward& forward_;
   const Reference& reference_;
-  std::optional<Reference> rounded_;  // the same in the model's own 16 bits
   const std::vector<RankReport>& reports_;
+  Rounding rounding_;
   const double tolerance_;
+  const double gradient_tolerance_;  // of what is reduced in a coarser type
   const double learning_rate_;
   Judgement out_;
 };

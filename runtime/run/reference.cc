@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 #include <string_view>
 
 #include "runtime/comm/backend.h"
@@ -11,11 +12,28 @@
 namespace s2t {
 namespace {
 
+class Noise {
+ public:
+  explicit Noise(unsigned seed) : seed_(seed), random_(seed) {}
+
+  Tensor on(const Tensor& t) {
+    if (seed_ == 0 || !is_differentiable(t.dtype())) return t;
+    const double ulp = 2 * unit_roundoff(t.dtype());
+    std::vector<double> x = t.read<double>();
+    for (double& e : x) e += e * ulp * (static_cast<double>(random_() % 3) - 1);
+    return Tensor::of(t.shape(), t.dtype(), x);
+  }
+
+ private:
+  const unsigned seed_;
+  std::mt19937 random_;
+};
+
 class Microbatch {
  public:
   Microbatch(const Graph& graph, const Forward& forward, int64_t microbatch, bool integers,
-             DType precision)
-      : graph_(graph) {
+             DType precision, Noise& noise)
+      : graph_(graph), noise_(noise) {
     for (size_t o = 0; o < graph.ops.size(); ++o)
       ops_.emplace_back(graph, forward, OpId(o), microbatch);
     for (size_t v = 0; v < graph.values.size(); ++v) {
@@ -30,7 +48,8 @@ class Microbatch {
     for (size_t o = 0; o < graph_.ops.size(); ++o) {
       throw_if_cancelled();
       const std::vector<Tensor> out = ops_[o].forward(gather(graph_.ops[o].inputs));
-      for (size_t r = 0; r < out.size(); ++r) values_[graph_.ops[o].outputs[r].at()] = out[r];
+      for (size_t r = 0; r < out.size(); ++r)
+        values_[graph_.ops[o].outputs[r].at()] = noise_.on(out[r]);
     }
   }
 
@@ -68,11 +87,12 @@ class Microbatch {
     const auto made = ops_[o].backward(gather(op.inputs), gather(op.outputs), arrived, wanted);
     for (size_t i = 0; i < made.size(); ++i) {
       std::optional<Tensor>& sum = gradients_[op.inputs[i].at()];
-      if (made[i]) sum = sum ? add(*sum, *made[i]) : *made[i];
+      if (made[i]) sum = sum ? add(*sum, noise_.on(*made[i])) : noise_.on(*made[i]);
     }
   }
 
   const Graph& graph_;
+  Noise& noise_;
   std::vector<LocalOp> ops_;
   std::vector<Tensor> values_;
   std::vector<std::optional<Tensor>> gradients_;
@@ -99,11 +119,12 @@ bool same_numbers(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Reference run_reference(const Graph& graph, const Forward& forward, bool integers,
-                        DType precision) {
+Reference run_reference(const Graph& graph, const Forward& forward, bool integers, DType precision,
+                        unsigned seed) {
   Reference out;
+  Noise noise(seed);
   for (int64_t m = 0; m < graph.microbatches; ++m) {
-    Microbatch run(graph, forward, m, integers, precision);
+    Microbatch run(graph, forward, m, integers, precision, noise);
     run.forward();
     if (graph.loss.valid()) run.backward();
     out.input_gradients.emplace_back();
@@ -128,7 +149,7 @@ bool may_sum_exactly(const Graph& graph) {
     if (!keeps_integers(graph, op)) return false;
   for (const Value& v : graph.values)
     if (is_differentiable(v.dtype) && v.dtype != DType::f32) return false;
-  return true;
+  return graph.sync.dtype.value_or(DType::f32) == DType::f32;
 }
 
 bool sums_are_exact(const Graph& graph, const Forward& forward) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "analyzer/base/diagnostics.h"
@@ -230,6 +231,21 @@ double max_abs_difference(const Tensor& a, const Tensor& b) {
     if (!(d <= worst)) worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
   }
   return worst;
+}
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return std::ldexp(1, -53);
+    case DType::f32:
+      return std::ldexp(1, -24);
+    case DType::f16:
+      return std::ldexp(1, -11);
+    case DType::bf16:
+      return std::ldexp(1, -8);
+    default:  // f8, e4m3
+      return std::ldexp(1, -4);
+  }
 }
 
 std::string to_string(const Tensor& t) {

@@ -63,6 +63,9 @@ Tensor maximum(const Tensor& a, const Tensor& b);
 // max |a - b| over all elements; infinity if shapes differ or either holds a NaN.
 double max_abs_difference(const Tensor& a, const Tensor& b);
 
+// Half the distance from 1 to the next number of a floating type.
+double unit_roundoff(DType dtype);
+
 std::string to_string(const Tensor& t);  // "float32[2,3] {1, 2, ...}", at most eight elements
 
 }  // namespace s2t
