@@ -25,6 +25,10 @@ std::string amount(Count n) {
   return commas(n);
 }
 
+std::string some(Count n, std::string_view of) {
+  return fmt::format("{} {}{}", amount(n), of, n == 1 ? "" : "s");
+}
+
 std::string row(std::string_view tag, const std::vector<Cell>& cells) {
   std::string out = "<tr>";
   for (const Cell& c : cells)
@@ -179,8 +183,7 @@ std::string one_rank(const Part& part) {
 std::string timeline(const Program& program) {
   if (!program.timeline) return "<p>The model has no pipeline.</p>\n";
   const Timeline named = named_timeline(program);
-  return "<p class=\"sub\">" + html_text(timeline_summary(named)) +
-         "</p>\n<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"timeline\">" +
+  return "<div class=\"scroll picture\" tabindex=\"0\" aria-label=\"timeline\">" +
          timeline_svg(named) + "</div>\n";
 }
 
@@ -195,11 +198,11 @@ void write_render_html(const Program& program, const ReportOptions& options, std
       << "<title>" << title << "</title>\n<style>" << kPageStyle << "</style>\n</head>\n<body>\n";
   out << "<h1>" << html_text(program.model) << "</h1>\n<p class=\"sub\">"
       << html_text(world_text(program.mesh, drawn_axes(program.mesh, false))) << "; "
-      << amount(program.parameters) << " parameters; " << amount(count_events(program))
-      << " events in a step</p>\n";
+      << some(program.parameters, "parameter") << "; " << some(count_events(program), "event")
+      << " in a step</p>\n";
   if (!shown.empty())
-    out << "<p class=\"shown\" id=\"shown\">" << html_text(shown) << ": " << amount(part.events())
-        << " events; groups and timeline are of the whole step</p>\n";
+    out << "<p class=\"shown\" id=\"shown\">" << html_text(shown) << ": "
+        << some(part.events(), "event") << "; groups and timeline are of the whole step</p>\n";
   out << "<nav aria-label=\"sections\"><a href=\"#summary\">Summary</a><a "
          "href=\"#groups\">Groups</a><a href=\"#communication\">Communication</a><a "
          "href=\"#events\">Events</a><a href=\"#pruned\">Pruned</a><a href=\"#one-rank\">One "

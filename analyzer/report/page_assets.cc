@@ -19,9 +19,11 @@ z-index:2;display:flex;flex-wrap:wrap;gap:0 16px}
 nav a{color:var(--mark);white-space:nowrap}
 a:focus-visible,button:focus-visible,input:focus-visible,select:focus-visible,
 [tabindex]:focus-visible{outline:3px solid var(--mark);outline-offset:2px}
+/* Inside, for what is as wide as its section, which would cut it off. */
+[tabindex]:focus-visible{outline-offset:-3px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.9rem}
 .scroll+.scroll{margin-top:20px}
-section{overflow-x:auto;scroll-margin-top:24px}
+section{overflow-x:auto;scroll-margin-top:24px;margin:0 -6px;padding:0 6px 6px}
 th,td{max-width:26em;text-align:left;padding:4px 8px;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap}
 td.whole,thead th{white-space:nowrap}
@@ -29,7 +31,8 @@ th button{all:unset;cursor:pointer;font-weight:600}
 th[aria-sort=ascending] button::after{content:" \2191"}
 th[aria-sort=descending] button::after{content:" \2193"}
 tbody tr:hover{background:var(--cell)}
-.scroll{overflow:auto;max-height:640px;border:1px solid var(--line);border-radius:6px}
+.scroll{overflow:auto;border:1px solid var(--line);border-radius:6px}
+#events .scroll,#pruned .scroll{max-height:max(640px,80vh)}
 .picture{padding:8px}
 .controls{display:flex;flex-wrap:wrap;gap:12px;align-items:end;margin:8px 0}
 .controls span{max-width:100%}
@@ -84,6 +87,13 @@ const groupOf = (family, rank) => {
   return group.includes(rank) ? group.sort((a, b) => a - b) : [];
 };
 
+// What to say of a rank that a field cannot mean; "" of one that it can, and of none.
+const noRank = field => {
+  if (field.validity.valid) return "";
+  return field.min === field.max ? `; this page is of rank ${field.min} alone`
+    : `; no such rank: there are ${field.min} to ${number(Number(field.max))}`;
+};
+
 // --- event table ---------------------------------------------------------------------------------
 const columns = data.columns;
 const step = 300;
@@ -121,7 +131,7 @@ function showEvents() {
   }
   $("events-count").textContent =
     `${number(Math.min(limit, found.length))} of ${number(found.length)} shown, ` +
-    `${number(data.events.length)} in all`;
+    `${number(data.events.length)} in all` + noRank($("of-rank"));
   $("more").hidden = found.length <= limit;
 }
 
@@ -157,7 +167,8 @@ function showRank() {
   const field = $("rank"), asked = Math.floor(Number(field.value) || 0);
   const rank = Math.min(Math.max(Number(field.min), asked), Number(field.max));
   const place = data.axes.map(a => `${a.name} ${coordinate(rank, a.atoms)}`).join(", ");
-  $("rank-place").textContent = `Rank ${rank}` + (place ? `: ${place}` : "");
+  $("rank-place").textContent =
+    `Rank ${rank}` + (place ? `: ${place}` : "") + noRank(field);
   const groups = $("rank-groups");
   groups.replaceChildren();
   for (const family of data.families) {
@@ -193,7 +204,13 @@ function panAndZoom() {
   const frame = $("graph"), svg = frame && frame.querySelector("svg");
   if (!svg) return;
   let x = 0, y = 0, scale = 1;
-  const apply = () => { svg.style.transform = `translate(${x}px,${y}px) scale(${scale})`; };
+  const kept = 60;  // px of the picture that stay in the frame
+  const within = (at, room, size) => Math.min(room - kept, Math.max(kept - size * scale, at));
+  const apply = () => {
+    x = within(x, frame.clientWidth, svg.width.baseVal.value);
+    y = within(y, frame.clientHeight, svg.height.baseVal.value);
+    svg.style.transform = `translate(${x}px,${y}px) scale(${scale})`;
+  };
   const zoom = (factor, cx, cy) => {
     const next = Math.min(8, Math.max(0.05, scale * factor));
     x = cx - (cx - x) * next / scale;

@@ -192,8 +192,16 @@ def use_rank(browser, world):
     place = browser.value("document.getElementById('rank-place').textContent")
     calls = browser.value("document.querySelectorAll('#rank-calls tr').length")
     groups = browser.value("document.querySelectorAll('#rank-groups tr').length")
-    good = place.startswith(f"Rank {world - 1}:") and calls and groups
-    return [] if good else [f"one rank: {place!r}, {calls} calls, {groups} groups"]
+    bad = [] if place.startswith(f"Rank {world - 1}:") and calls and groups else \
+        [f"one rank: {place!r}, {calls} calls, {groups} groups"]
+    for field, told in [("rank", "rank-place"), ("of-rank", "events-count")]:
+        for number, wanted in [(world, True), (world - 1, False)]:
+            choose(browser, field, str(number))
+            text = browser.value(f"document.getElementById('{told}').textContent")
+            if ("no such rank: there are 0 to" in text) != wanted:
+                bad.append(f"{field} {number} of {world}: {text!r}")
+    choose(browser, "of-rank", "")
+    return bad
 
 
 # Texts of pictures as this browser sets them: each inside its box, all inside their picture.
@@ -254,12 +262,21 @@ def use_filters(browser, binary, folder, root):
         [f"the page does not name its filters: {shown}"]
     if phases != {"backward"} or groups != {"tp"} or set(summary) != {"backwardtp"}:
         bad.append(f"the tables are not filtered: {phases} {groups} {summary}")
-    if not place.startswith("Rank 6:") or "output B" not in heads:
+    if not place.startswith("Rank 6:") or not place.endswith("this page is of rank 6 alone") or \
+            "output B" not in heads:
         bad.append(f"one rank: {place} {heads}")
     if browser.value("const t = document.querySelector('#graph .op text');"
                      "if (t) t.textContent = 'w'.repeat(300); !!t") and not cut_off(browser):
         bad.append("a text that is too long for its box goes unnoticed")
     return bad + complaints(browser)
+
+
+OVERLAP = """(() => {
+  const frame = document.getElementById("graph").getBoundingClientRect();
+  const svg = document.querySelector("#graph svg").getBoundingClientRect();
+  return svg.left < frame.right - 9 && frame.left + 9 < svg.right &&
+         svg.top < frame.bottom - 9 && frame.top + 9 < svg.bottom;
+})()"""
 
 
 def use_keyboard(browser):
@@ -272,6 +289,16 @@ def use_keyboard(browser):
         browser.key(key)
         seen.append(browser.value(look))
     bad = [] if len(set(seen)) == len(seen) else [f"keys do not move the picture: {seen}"]
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
+        browser.value("for (let i = 0; i < 200; ++i) document.getElementById('graph').dispatchEvent("
+                      f"new KeyboardEvent('keydown', {{key: '{key}'}}))")
+        if not browser.value(OVERLAP):
+            bad.append(f"{key} loses the picture")
+    browser.key("0")
+    ring = browser.value("const s = getComputedStyle(document.getElementById('graph'));"
+                         "parseFloat(s.outlineOffset) + parseFloat(s.outlineWidth)")
+    if ring > 0:
+        bad.append(f"{ring} px of the ring around the focused picture are cut off")
     browser.key("Tab")
     if browser.value("document.activeElement.id") == "graph":
         bad.append("Tab does not leave the picture")
