@@ -97,14 +97,16 @@ class ClosedBefore {
  private:
   struct Open {
     Count elements = 0;
-    std::vector<Bucket> buckets;  // one per set of axes, in the order of their first gradient
+    std::vector<Bucket> buckets;  // per set of axes and type, in the order of first gradients
   };
 
   Bucket& bucket_of(Open& open, const GradientLeaf& leaf) const {
     for (Bucket& b : open.buckets) {
       const GradientLeaf& first = b.leaves[0];
       const bool apart = decl_.tied_alone && (first.tied || leaf.tied);
-      if (first.data == leaf.data && first.expert == leaf.expert && !apart) return b;
+      if (first.data == leaf.data && first.expert == leaf.expert && first.stored == leaf.stored &&
+          !apart)
+        return b;
     }
     return open.buckets.emplace_back();
   }

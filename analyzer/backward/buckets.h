@@ -19,9 +19,10 @@ struct Bucket {
 };
 
 // Of the leaves with `data`: the stages in their order, as Megatron goes through the chunks of a
-// rank, and of each its buckets as they close. A bucket holds one stage, one set of axes and one type. It closes when it reaches its limit after a gradient was added; or, with
-// `close_before`, when the next one would exceed it, and then experts' and other gradients count
-// together and are sent one after the other.
+// rank, and of each its buckets as they close. A bucket holds one stage, one set of axes and one
+// type. It closes when it reaches its limit after a gradient was added; or, with `close_before`,
+// when the next one would exceed it, and then experts' and other gradients, and those of parameters
+// of different types, count together and are sent one after the other.
 std::vector<Bucket> cut_into_buckets(const GradientSyncDecl& decl,
                                      const std::vector<GradientLeaf>& leaves);
 

@@ -65,7 +65,7 @@ void launch_in_turn(std::vector<GradientBucket>& buckets) {
 }
 
 // One buffer for all gradients of a type: what does not fit any more empties it first. What is in
-// it goes out once for each group of ranks.
+// it goes out once for each group of ranks and type of parameters, which come back like that.
 std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
                                               const std::vector<Leaf>& leaves,
                                               const std::vector<size_t>& taken, OpId end) {
@@ -78,7 +78,8 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
           buckets.begin() + static_cast<long>(before), buckets.end(), [&](const GradientBucket& b) {
             const Leaf& first = leaves[b.leaves[0]];
             const bool apart = sync.tied_alone && (first.tied || leaves[i].tied);
-            return first.data == leaves[i].data && first.expert == leaves[i].expert && !apart;
+            return first.data == leaves[i].data && first.expert == leaves[i].expert &&
+                   first.stored == leaves[i].stored && !apart;
           });
       if (same == buckets.end()) same = buckets.insert(same, {{}, {}, 0, true, when});
       append(*same, i, leaves[i]);
