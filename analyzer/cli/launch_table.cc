@@ -51,6 +51,7 @@ class Reader {
 
   LaunchReading read() {
     for (const LaunchFlag& flag : launch_.flags) read(flag);
+    for (const LaunchUnknown& word : launch_.unknown) unknown(word);
     if (a_ && a_->experts) experts();
     if (a_ && given("--num-layers")) look_for_parts();
     count_ranks();
@@ -105,6 +106,8 @@ class Reader {
     if (again) return;
     if (flag.conditional && matters(flag.name))
       conditional_.push_back(fmt::format("{} ({})", flag.name, flag.where));
+    if (!flag.doubt.empty() && matters(flag.name))
+      doubts_.push_back(fmt::format("{} ({}): {}", flag.name, flag.where, flag.doubt));
     if (const auto it = names_.find(flag.name); it != names_.end())
       return option(flag, *it->second);
     bool known = false;
@@ -126,6 +129,17 @@ class Reader {
       if (!among(flag.value, n->harmless)) not_predicted(n->flag, n->what);
     }
     if (!known && !read_elsewhere(flag.name)) slip(flag);
+  }
+
+  // Further flags, or none. What stands behind a flag that takes a value is that.
+  void unknown(const LaunchUnknown& word) {
+    const bool value = !word.behind.empty() && !takes_none(word.behind);
+    if (value && matters(word.behind)) return;
+    if (word.known_in_part && !value)
+      sink_.add({word.where + ": " + word.text, word.why, "flags that the file says",
+                 "Give the flags of one case alone.", "contradiction"});
+    else
+      unknown_.insert(fmt::format("{} ({})", word.text, word.where));
   }
 
   // A word for each layer; all of them must be the same.
@@ -378,6 +392,10 @@ class Reader {
     say(conditional_, "flags-in-a-branch",
         "flags of the launch that stand in a branch or a loop, or whose values do, are taken as if "
         "they were executed: ");
+    say(doubts_, "flags-in-doubt",
+        "flags of the launch whose values something that is not read may have changed: ");
+    say({unknown_.begin(), unknown_.end()}, "flags-in-doubt",
+        "words of the launch that may be flags, which only its shell knows: ");
     say(absent_, "flags-absent",
         "the launch has no flag for what the config has, which is predicted: ");
     say(not_compared_, "flags-not-read",
@@ -399,7 +417,8 @@ class Reader {
   std::map<std::string, std::string> where_;
   std::map<std::string, LaunchFlag, std::less<>> set_by_;  // by option
   std::vector<std::string> overridden_, not_compared_, conditional_, absent_;
-  std::set<std::string> others_;
+  std::vector<std::string> doubts_;
+  std::set<std::string> others_, unknown_;
   std::vector<std::string> not_predicted_;
 };
 

@@ -2,41 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "analyzer/base/text.h"
 #include "analyzer/io/json_cursor.h"
-#include "analyzer/io/shell_text.h"
+#include "analyzer/io/shell/run.h"
 
 namespace s2t {
 namespace {
-
-void fill_in(LaunchFlag& flag, const ShellVariables& variables) {
-  flag.conditional = flag.conditional || variables.conditional(flag.value);
-  flag.value = variables.expand(flag.value);
-  for (std::string& word : flag.more) word = variables.expand(word);
-  if (flag.open()) flag.why_open = variables.why_open(flag.value);
-}
 
 bool is_flag(const std::string& word) {
   return word.starts_with("--") && word.size() > 2;
 }
 
+void take_value(LaunchFlag& flag, std::string value, const ShellText& of) {
+  flag.value = std::move(value);
+  flag.why_open = of.open();
+  if (flag.value.find('$') != std::string::npos && !flag.open())
+    flag.why_open = quoted(flag.value.substr(0, 80)) + " is known to the shell alone";
+  flag.doubt = of.doubt();
+  flag.conditional = flag.conditional || of.conditional();
+}
+
 // The flag at words[i], and the words behind it.
-LaunchFlag flag_at(const std::vector<ShellWord>& words, size_t i) {
-  const std::string& word = words[i].text;
+LaunchFlag flag_at(const std::vector<ShellText>& words, size_t i) {
+  const ShellText& first = words[i];
+  const std::string word = first.plain();
   const size_t equals = word.find('=');
   LaunchFlag flag;
   flag.name = word.substr(0, equals);
-  flag.where = "line " + std::to_string(words[i].line);
-  flag.conditional = words[i].conditional;
+  flag.where = "line " + std::to_string(first.line());
+  flag.conditional = first.conditional();
   if (equals != std::string::npos)
-    flag.value = word.substr(equals + 1);
-  else if (++i < words.size() && !words[i].text.starts_with("--"))
-    flag.value = words[i].text;
-  for (++i; i < words.size() && !words[i].begins && !words[i].text.starts_with("-"); ++i)
-    if (equals == std::string::npos && !flag.value.empty()) flag.more.push_back(words[i].text);
+    take_value(flag, word.substr(equals + 1), first);
+  else if (++i < words.size() && !words[i].plain().starts_with("--"))
+    take_value(flag, words[i].plain(), words[i]);
+  for (++i; i < words.size() && !words[i].plain().starts_with("-"); ++i)
+    if (equals == std::string::npos && !flag.value.empty()) flag.more.push_back(words[i].plain());
   return flag;
 }
 
@@ -49,61 +53,53 @@ bool take_yaml(LaunchFlag& flag) {
   return !absent;
 }
 
-// `for NAME in a b c`: one of them.
-void assign_in_loop(const std::vector<ShellWord>& words, size_t i, ShellVariables& variables) {
-  if (words[i].text != "for" || i + 2 >= words.size() || words[i + 2].text != "in") return;
-  for (size_t value = i + 3; value < words.size() && !words[value].begins; ++value)
-    variables.assign(words[i + 1].text, variables.expand(words[value].text), words[i].line, true);
-}
-
-// NAME=value, NAME+=value.
-void assign(const ShellWord& word, ShellVariables& variables) {
-  const std::string name = assigned_name(word.text);
-  const bool more = word.text[name.size()] == '+';
-  const std::string value = variables.expand(word.text.substr(name.size() + (more ? 2 : 1)));
-  if (more)
-    variables.append(name, value, word.line, word.conditional);
-  else
-    variables.assign(name, value, word.line, word.conditional);
-}
-
-// `unset NAME`, `let NAME*=2`, `((NAME = NAME * 2))`: what arithmetic makes of it is left open.
-void change(const std::vector<ShellWord>& words, size_t i, ShellVariables& variables) {
-  const ShellWord& first = words[i];
-  const bool unsets = first.text == "unset", named = unsets || first.text == "let";
-  if (!named && !first.arithmetic) return;
-  std::vector<std::string> rest;
-  for (size_t k = i + (named ? 1 : 0); k < words.size() && (k == i || !words[k].begins); ++k)
-    rest.push_back(words[k].text);
-  if (unsets)
-    for (const std::string& name : rest) variables.unset(name);
-  else
-    for (const std::string& name : changed_names(join(rest, " ")))
-      variables.assign(name, fmt::format("$(({}))", join(rest, " ")), first.line,
-                       first.conditional);
-}
-
-// What a flag says is what its variables are there; a variable that is set further down, for a
-// function that is called later, has its value from there.
-Launch read_script(const std::string& text) {
-  Launch launch;
-  ShellVariables variables;
-  const std::vector<ShellWord> words = shell_words(text);
-  for (size_t i = 0; i < words.size(); ++i) {
-    const ShellWord& word = words[i];
-    if (word.begins) assign_in_loop(words, i, variables);
-    if (word.begins) change(words, i, variables);
-    variables.assign_defaults(word.text, word.line);
-    if (is_flag(word.text)) {
-      LaunchFlag flag = flag_at(words, i);
-      fill_in(flag, variables);
-      if (take_yaml(flag)) launch.flags.push_back(std::move(flag));
-    } else if (word.assigns) {
-      assign(word, variables);
-    }
+// A list of flags may have the value of one on the next line.
+void join_lines(std::vector<ShellCall>& calls) {
+  for (size_t i = 1; i < calls.size(); ++i) {
+    std::vector<ShellText>&before = calls[i - 1].words, &here = calls[i].words;
+    if (!is_flag(before.front().plain()) || !is_flag(before.back().plain()) || here.size() != 1 ||
+        is_flag(here[0].plain()))
+      continue;
+    before.push_back(here[0]);
+    calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(i--));
   }
-  for (LaunchFlag& flag : launch.flags) fill_in(flag, variables);
-  launch.variables = variables.all();
+}
+
+// A word of which only the shell of the day knows what flags it is.
+bool may_be_flags(const ShellText& word) {
+  return word.pieces().size() == 1 && word.pieces()[0].splits && !word.open().empty();
+}
+
+void read_call(const ShellCall& call, const ShellState& state, Launch& launch) {
+  for (size_t i = 0; i < call.words.size(); ++i) {
+    const ShellText& word = call.words[i];
+    if (i > 0 && may_be_flags(word)) {
+      const std::string before = call.words[i - 1].plain(), text = word.plain();
+      const size_t name = std::min(text.find_first_not_of("${#!"), text.size());
+      launch.unknown.push_back(
+          {text, "line " + std::to_string(word.line()), word.open(), is_flag(before) ? before : "",
+           state.find(text.substr(name, shell_name_end(text, name) - name)) != nullptr});
+    }
+    if (!is_flag(word.plain())) continue;
+    LaunchFlag flag = flag_at(call.words, i);
+    flag.conditional = flag.conditional || call.conditional;
+    if (take_yaml(flag)) launch.flags.push_back(std::move(flag));
+  }
+}
+
+Launch read_script(const std::string& text, Diagnostics& sink) {
+  Launch launch;
+  try {
+    ShellRun run = run_shell(text);
+    join_lines(run.calls);
+    for (const ShellCall& call : run.calls) read_call(call, run.state, launch);
+    for (const auto& [name, values] : run.state.values())
+      if (values.size() == 1 && !values[0].array && values[0].words[0].open().empty())
+        launch.variables[name] = values[0].words[0].plain();
+  } catch (const ShellError& e) {
+    sink.add({"line " + std::to_string(e.line), e.what, "a script that can be followed",
+              "Or give its flags alone.", "shell-syntax"});
+  }
   return launch;
 }
 
@@ -139,16 +135,19 @@ void read_words(const JsonCursor& at, LaunchFlag& flag) {
 
 Launch read_json(const JsonCursor& root) {
   Launch launch;
-  ShellVariables variables;
+  ShellState variables;
   JsonObject object = root.object();
   object.ignore_rest();
   if (const JsonCursor at = object.optional("shell_vars")) {
     JsonObject members = at.object();
     for (const JsonCursor& member : members.members())
-      if (std::string value; read_value(member, value))
-        variables.assign(member.key(), value, 0, false);
+      if (std::string value; read_value(member, value)) {
+        ShellValue set;
+        set.words.push_back(expand_text(value, variables));
+        launch.variables[member.key()] = set.words[0].plain();
+        variables.set(member.key(), std::move(set));
+      }
   }
-  launch.variables = variables.all();
   const JsonCursor args = object.optional("args");
   JsonObject flags = args ? args.object() : root.object();
   for (const JsonCursor& member : flags.members()) {
@@ -161,7 +160,9 @@ Launch read_json(const JsonCursor& root) {
       read_words(member, flag);
     else if (!read_value(member, flag.value))
       continue;
-    fill_in(flag, variables);
+    const ShellText value = expand_text(flag.value, variables);
+    take_value(flag, value.plain(), value);
+    for (std::string& word : flag.more) word = expand_text(word, variables).plain();
     launch.flags.push_back(std::move(flag));
   }
   return launch;
@@ -171,7 +172,7 @@ Launch read_json(const JsonCursor& root) {
 
 Launch read_launch(const std::string& text, Diagnostics& sink) {
   const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || text[first] != '{') return read_script(text);
+  if (first == std::string::npos || text[first] != '{') return read_script(text, sink);
   const std::optional<JsonDocument> document = parse_json(text, sink);
   return document ? read_json(JsonCursor(*document, sink)) : Launch{};
 }

@@ -1,8 +1,9 @@
 // Reads the flags with which somebody launches a training job: a shell script, a plain list of
 // flags, or a JSON object of them (`{"args": {...}, "shell_vars": {...}}`, or the flags alone).
 //
-// Variables that the file itself sets are filled in (shell_text.h); what only the shell of the day
-// knows stays as it is written, with its `$`. Not known here: what any flag means.
+// A script is followed as a shell would (shell/run.h): flags are those of the commands that it comes
+// to, filled in with the variables that it sets; what only the shell of the day knows stays as it
+// is written, with its `$`. Not known here: what any flag means.
 #pragma once
 
 #include <map>
@@ -21,17 +22,28 @@ struct LaunchFlag {
   std::string why_open;           // "TP is set nowhere in the file"
   // In a branch or a loop, or behind && or ||; or its value was set in one, and only there.
   bool conditional = false;
+  std::string doubt = {};  // "source env.sh (line 3) may set TP", in which its value is
 
   // Whether the value depends on something that the file does not set.
-  bool open() const { return value.find('$') != std::string::npos; }
+  bool open() const { return !why_open.empty(); }
+};
+
+// A word that stands among flags and may be flags itself.
+struct LaunchUnknown {
+  std::string text;    // "$EXTRA_ARGS"
+  std::string where;   // "line 12"
+  std::string why;     // "EXTRA_ARGS is set nowhere in the file"
+  std::string behind;  // the flag before it, whose value it may be
+  bool known_in_part;  // the file does set it, to several values or in a way that is not followed
 };
 
 struct Launch {
   std::vector<LaunchFlag> flags;
+  std::vector<LaunchUnknown> unknown;
   std::map<std::string, std::string> variables;  // as set in the file, filled in
 };
 
-// Reports JSON that cannot be read.
+// Reports JSON that cannot be read, and a script that cannot be followed.
 Launch read_launch(const std::string& text, Diagnostics& sink);
 
 }  // namespace s2t

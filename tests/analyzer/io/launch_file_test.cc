@@ -26,9 +26,8 @@ TEST(LaunchFile, IsAListOfFlags) {
 }
 
 TEST(LaunchFile, TakesQuotesArraysAndContinuedLinesApart) {
-  EXPECT_THAT(
-      flags("A=( --one 1\n --two \"2\" )\nB=\" \\\n  --three '3' \\\n \"\nrun ${A[@]} $B\n"),
-      ElementsAre(Pair("one", "1"), Pair("two", "2"), Pair("three", "3")));
+  EXPECT_THAT(flags("A=( --one 1\n --two \"2\" )\nB=\" \\\n  --three 3 \\\n \"\nrun ${A[@]} $B\n"),
+              ElementsAre(Pair("one", "1"), Pair("two", "2"), Pair("three", "3")));
 }
 
 TEST(LaunchFile, LeavesOutComments) {
@@ -151,7 +150,11 @@ TEST(LaunchFile, SaysWhereAFlagStands) {
 
 TEST(LaunchFile, EndsOnEveryBrokenScript) {
   const std::string script = "A=${B:-\"$((2*3)\"\n--x \"$A --y ${A --z $((1*\n) --w '";
-  for (size_t n = 0; n <= script.size(); ++n) flags(script.substr(0, n));
+  for (size_t n = 0; n <= script.size(); ++n) {
+    Diagnostics sink("train.sh");
+    read_launch(script.substr(0, n), sink);
+    EXPECT_LE(sink.list().size(), 1u);
+  }
 }
 
 std::string value_of_tp(const std::string& script) {
@@ -178,9 +181,77 @@ TEST(LaunchFile, WhatIsComputedInPlaceIsLeftOpen) {
     EXPECT_EQ(value_of_tp(std::string("TP=4\n") + asked), "4") << asked;
 }
 
+TEST(LaunchFile, KnowsAllThatChangesAVariable) {
+  for (const char* changed :
+       {"read TP", "read -r A TP <<< 8", "printf -v TP %d 8", "mapfile -t TP", "getopts t: TP",
+        ": $((TP *= 2))", "for ((TP = 1; TP < 4; TP++)); do :; done", "eval \"$1\"; TP=$1",
+        "TP[0]=8", "readonly TP; TP=8", "while read TP; do :; done < file",
+        "for TP in $LIST; do :; done", "for i in 1 2; do TP=$((TP * 2)); done",
+        "f() { TP=$1; }; f $X", "IFS=4"})
+    EXPECT_NE(value_of_tp(std::string("TP=4\n") + changed), "4") << changed;
+  for (const char* holds :
+       {"TP=8 > log", "! TP=8", "time TP=8", "eval TP=8", "eval \"TP='8'\"", "f() { TP=8; }\nf",
+        "f() { TP=$1; }; f 8", "{ TP=8; } 2> /dev/null", "if TP=8; then :; fi",
+        "M=\"a # b\n c\" TP=8", "M=\"a \\\" # b\"; TP=8", "M='it # is\n # so'; TP=8",
+        "set -- 8; TP=$1", "export TP=8; bash -c 'TP=16'"})
+    EXPECT_EQ(value_of_tp(std::string("TP=4\n") + holds), "8") << holds;
+}
+
+TEST(LaunchFile, WhatIsSetElsewhereDoesNotReachTheLaunch) {
+  for (const char* lost :
+       {"M=\"a\nTP=8\nb\"", "M=(a\nTP=8\n)", "f() { TP=8; }", "f() { local TP=8; }; f", "M=`TP=8`",
+        "M=$(TP=8; echo)", "TP=8 | cat", "TP=8 &", "( TP=8 )", "cat <<'E'\nTP=8 don't\nE",
+        "while read x; do TP=8; done < a | cat", "false && { TP=8; exit; }", "bash -c 'TP=8'",
+        "function f { TP=8; }", "if x; then TP=8; exit 1; fi"})
+    EXPECT_EQ(value_of_tp(std::string("TP=4\n") + lost), "4") << lost;
+}
+
+TEST(LaunchFile, FlagsAreThoseOfCommandsThatAreExecuted) {
+  EXPECT_THAT(flags("usage() { echo --no 1; }\nold() { run --no 1; }\necho \"--no 1\"\nA=--no\n"
+                    "case $1 in --no) shift ;; esac\n[ x = --no ]\nrun --yes 1\nexit\nrun --no 1"),
+              ElementsAre(Pair("yes", "1")));
+  EXPECT_THAT(flags("A=\"--a 1 --b 2\"\nB=(--c \"3 4\")\nrun $A \"${B[@]}\" --d | tee log"),
+              ElementsAre(Pair("a", "1"), Pair("b", "2"), Pair("c", "3 4"), Pair("d", "")));
+  EXPECT_THAT(flags("export A='--a 1' N=2\nsrun bash -c '$RUN --b $N $A'"),
+              ElementsAre(Pair("b", "2"), Pair("a", "1")));
+  EXPECT_THAT(flags("go() { run --a $1 \"${@:2}\"; }\ngo 7"), ElementsAre(Pair("a", "7")));
+  EXPECT_THAT(flags("sbatch <<E\nrun --a 1\nE"), ElementsAre(Pair("a", "1")));
+}
+
+TEST(LaunchFile, NamesWordsThatMayBeFlags) {
+  Diagnostics sink("train.sh");
+  const auto unknown = [&](const char* text) {
+    std::string all;
+    for (const LaunchUnknown& u : read_launch(text, sink).unknown)
+      all += u.text + (u.known_in_part ? "!" : "") + u.behind + " ";
+    return all;
+  };
+  EXPECT_EQ(unknown("run --a 1 $MORE \"$@\" --b $N"), "$MORE $@ $N--b ");
+  EXPECT_EQ(unknown("case $1 in a) M=x ;; *) M='y --a' ;; esac\nrun $M"), "$M! ");
+  EXPECT_EQ(unknown("M=--a\nrun $M \"$X\""), "");
+}
+
+TEST(LaunchFile, SaysWhatMayHaveChangedAValue) {
+  Diagnostics sink("train.sh");
+  const auto doubt = [&](const char* text) { return read_launch(text, sink).flags.at(0).doubt; };
+  EXPECT_EQ(doubt("TP=4\nsource env.sh\nrun --tp $TP"), "source env.sh (line 2) may set TP");
+  EXPECT_EQ(doubt("TP=4\neval \"$1\"\nrun --tp $((TP * 2))"), "eval (line 2) may set TP");
+  EXPECT_EQ(doubt("source env.sh\nTP=4\nrun --tp $TP"), "");
+}
+
+TEST(LaunchFile, RefusesAScriptThatCannotBeFollowed) {
+  for (const char* script :
+       {"A='x\nrun --a 1", "if x; then run --a 1", "f() { f; }\nf", "run --a 1 )", "a=(1\n",
+        "coproc x", "for a in 1; do for b in 1; do break 2; done; done"}) {
+    Diagnostics sink("train.sh");
+    read_launch(script, sink);
+    EXPECT_EQ(sink.list().size(), 1u) << script;
+  }
+}
+
 TEST(LaunchFile, AHashInQuotesIsNoComment) {
   EXPECT_THAT(flags("--name \"run # 1\" --tp 4 # --no 1"),
-              ElementsAre(Pair("name", "run"), Pair("tp", "4")));
+              ElementsAre(Pair("name", "run # 1"), Pair("tp", "4")));
 }
 
 }  // namespace

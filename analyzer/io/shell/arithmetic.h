@@ -1,0 +1,16 @@
+// Whole numbers in a shell: "8*(N+1)". Comparisons and assignments are not computed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace s2t {
+
+// nullopt if it cannot be computed. `value_of` gives the number, as a text, that stands for a word.
+std::optional<int64_t> computed(std::string_view text,
+                                const std::function<std::string(const std::string&)>& value_of);
+
+}  // namespace s2t
