@@ -52,7 +52,11 @@ constexpr size_t kManyBoxes = 120;
 
 class Writer {
  public:
-  Writer(const Diagram& diagram, const Mesh& mesh) : d_(diagram), mesh_(mesh) {}
+  Writer(const Diagram& diagram, const Mesh& mesh) : d_(diagram), mesh_(mesh) {
+    from_value_.resize(d_.boxes.size());
+    for (const Arrow& a : d_.arrows)
+      if (a.kind == ArrowKind::value) from_value_[a.to] = true;
+  }
 
   std::string text() {
     out_ = "digraph shape2trace {\n";
@@ -101,6 +105,12 @@ class Writer {
     out_ += "];\n";
   }
 
+  // Not a gathered parameter, which comes from the side.
+  bool on_the_way(size_t box) const {
+    const BoxKind kind = d_.boxes[box].kind;
+    return kind == BoxKind::leaf || kind == BoxKind::op || from_value_[box];
+  }
+
   // Gradients go against the values; `dir=back` keeps the ranks of the values.
   void arrow(const Arrow& a) {
     const bool up = a.kind == ArrowKind::gradient && a.from > a.to;
@@ -108,7 +118,7 @@ class Writer {
     if (!a.lines.empty()) out_ += "label=" + dot_string(joined(a.lines, kOffTheArrow)) + ", ";
     out_ += fmt::format("style={}, class=\"{}{}\"", line_style(a.kind), line_class(a.kind),
                         a.pruned ? " pruned" : "");
-    if (a.kind == ArrowKind::value) out_ += ", weight=8";  // values run straight down
+    if (a.kind == ArrowKind::value && on_the_way(a.from)) out_ += ", weight=8";  // straight down
     if (a.kind == ArrowKind::order) out_ += ", arrowhead=vee";
     if (up) out_ += ", dir=back";
     if (!a.tooltip.empty()) {
@@ -121,6 +131,7 @@ class Writer {
 
   const Diagram& d_;
   const Mesh& mesh_;
+  std::vector<bool> from_value_;  // by box: a value arrives
   std::string out_;
 };
 

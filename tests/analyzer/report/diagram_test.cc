@@ -114,6 +114,13 @@ TEST(Diagram, AlikeLayersAreDrawnOnceWithACount) {
   EXPECT_THAT(titles, ::testing::ElementsAre("stage 0", "stage 1", "layers 2 to 3: 2 alike"));
 }
 
+TEST(Diagram, ValuesRunStraightDownAndGatheredParametersComeFromTheSide) {
+  const std::string text = printed("render", "dot", program_of("fsdp_mlp"));
+  EXPECT_THAT(text, HasSubstr("h: 32 x 32\\n\u00a0\u00a0dp:S(0)\", style=solid, class=\"value\", "
+                              "weight=8]"));
+  EXPECT_THAT(text, HasSubstr("\u00a0\u00a0w1\", style=solid, class=\"value\"]"));
+}
+
 TEST(Diagram, OneLayerHasAFrameInTheSingular) {
   Program program = program_of("tp_mlp");
   for (PictureOp& op : program.picture.ops) op.module = "layers.7.mlp";
