@@ -282,8 +282,27 @@ class SyncPlanner {
     return total;
   }
 
+  // A root is kept after the forward. Where the next microbatch's comes before the backward that
+  // reshards it, nothing is gathered for that one: it depends on the schedule.
+  void refuse_root_of_pipeline(const ShardingUnit& u) const {
+    const auto pipeline = graph_.mesh.pipeline_atom();
+    const bool several =
+        pipeline && graph_.mesh.atom(*pipeline).size > 1 && graph_.microbatches > 1;
+    if (!u.root || !several || !decl_.reshard_after_backward || by_family(u).empty()) return;
+    const std::string found = fmt::format(
+        "{}{} of no unit, in a pipeline: the root, which is kept after the forward, is resharded "
+        "after the backward of each microbatch",
+        quoted(graph_.value(u.members[0]).name), and_more(" and", u.members.size()));
+    throw UserError(
+        graph_.file,
+        {{decl_.pointer, found, "a unit for every parameter",
+          "Or keep them: \"reshard_after_forward\" and \"reshard_after_backward\" false.",
+          "resharding"}});
+  }
+
   void shard_fully() {
     const std::vector<ShardingUnit> all = sharding_units(graph_);
+    for (const ShardingUnit& u : all) refuse_root_of_pipeline(u);
     gather_units(all);
     std::vector<ShardingUnit> reversed(all.rbegin(), all.rend());
     std::stable_sort(reversed.begin(), reversed.end(),

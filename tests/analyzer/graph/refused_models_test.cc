@@ -120,6 +120,38 @@ std::string of_tied(const std::string& rest) {
       )json" + rest);
 }
 
+// Two linears on two stages.
+std::string of_pipeline(const std::string& sync, int microbatches) {
+  return refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "pp", "size": 2, "kind": "pipeline"},
+                      {"name": "dp", "size": 2, "kind": "data"}]},
+    "batch": {"local": 4, "axes": ["dp"]},
+    "tensors": {"x": {"shape": ["batch", 4]}, "v": {"shape": [4, 4], "parameter": true},
+                "w": {"shape": [4, 4], "parameter": true}},
+    "ops": [
+      {"op": "linear", "inputs": ["x", "v"], "output": "a"},
+      {"op": "linear", "inputs": ["a", "w"], "output": "b", "stage": 1},
+      {"op": "mean_square", "inputs": ["b"], "output": "loss", "stage": 1}
+    ],
+    "loss": "loss",
+    "gradient_sync": {"kind": "fsdp")json" +
+                 sync + "}, \"microbatches\": " + std::to_string(microbatches) + "}");
+}
+
+TEST(RefusedModels, RootOfFullyShardedStagesThatIsKeptForOneBackward) {
+  const std::string complaint =
+      "m.json: /gradient_sync: \"w\" of no unit, in a pipeline: the root, which is kept after the "
+      "forward, is resharded after the backward of each microbatch; expected a unit for every "
+      "parameter. Or keep them: \"reshard_after_forward\" and \"reshard_after_backward\" false. "
+      "[resharding]";
+  EXPECT_EQ(of_pipeline(R"(, "units": [["v"]])", 2), complaint);
+  EXPECT_EQ(of_pipeline(R"(, "units": [["v"]])", 1), "");
+  EXPECT_EQ(of_pipeline(R"(, "units": [["v"], ["w"]])", 2), "");
+  EXPECT_EQ(of_pipeline(R"(, "reshard_after_forward": false, "reshard_after_backward": false)", 2),
+            "");
+}
+
 TEST(RefusedModels, TiedParameterUnderFsdp) {
   EXPECT_EQ(
       of_tied(R"json({"op": "mean_square", "inputs": ["b"], "output": "loss", "stage": 1}
