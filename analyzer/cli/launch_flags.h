@@ -190,6 +190,10 @@ inline constexpr std::string_view kElsewhere =
     "--moe-router-enable-expert-bias --moe-expert-capacity-factor "
     "--moe-pad-expert-input-to-capacity";
 
+// What variables of flags are called.
+inline constexpr std::string_view kNamesOfFlags[] = {"arg",   "opt", "flag", "param",
+                                                     "extra", "@",   "*"};
+
 // Flags that take a word for all layers, or one for each.
 inline constexpr std::string_view kPerLayer = "--cp-comm-type";
 

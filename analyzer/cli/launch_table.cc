@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <set>
@@ -131,11 +132,21 @@ class Reader {
     if (!known && !read_elsewhere(flag.name)) slip(flag);
   }
 
-  // Further flags, or none. What stands behind a flag that takes a value is that.
+  // Whether a word is one by its name: "$EXTRA_ARGS", "$@".
+  static bool is_named_as_flags(const std::string& word) {
+    std::string name;
+    for (const char c : word)
+      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return std::any_of(std::begin(kNamesOfFlags), std::end(kNamesOfFlags),
+                       [&](std::string_view part) { return name.find(part) != name.npos; });
+  }
+
+  // Further flags, or none; or the value of the flag before it.
   void unknown(const LaunchUnknown& word) {
-    const bool value = !word.behind.empty() && !takes_none(word.behind);
-    if (value && matters(word.behind)) return;
-    if (word.known_in_part && !value)
+    const bool value = !word.behind.empty() && !takes_none(word.behind) &&
+                       (matters(word.behind) || !is_named_as_flags(word.text));
+    if (value) return;
+    if (word.known_in_part)
       sink_.add({word.where + ": " + word.text, word.why, "flags that the file says",
                  "Give the flags of one case alone.", "contradiction"});
     else

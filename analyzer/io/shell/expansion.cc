@@ -169,7 +169,7 @@ void ShellExpansion::put(const ShellText& text, bool quoted, Fields& out) {
   for (const ShellPiece& piece : text.pieces()) {
     if (!splits || !piece.open.empty() || is_cut_otherwise(state_)) {
       ShellPiece copy = piece;
-      copy.splits = splits;
+      copy.splits = copy.splits || splits;
       if (splits && copy.open.empty()) copy.open = "IFS, which cuts text into words, is set";
       out.add(std::move(copy));
       continue;

@@ -158,7 +158,11 @@ TEST(LaunchFile, EndsOnEveryBrokenScript) {
 }
 
 std::string value_of_tp(const std::string& script) {
-  return flags(script + "\n--tp $TP").back().second;
+  Diagnostics sink("train.sh");
+  const Launch launch = read_launch(script + "\n--tp $TP", sink);
+  sink.throw_if_any();
+  const LaunchFlag& tp = launch.flags.back();
+  return tp.open() ? "$TP: " + tp.why_open : tp.value;
 }
 
 TEST(LaunchFile, OnlyAssignmentsOfTheScriptItselfCount) {
