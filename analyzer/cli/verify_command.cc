@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <iostream>
-#include <iterator>
 #include <optional>
 
 #include "analyzer/base/diagnostics.h"
@@ -14,6 +13,7 @@
 #include "analyzer/cli/plan_options.h"
 #include "analyzer/cli/progress.h"
 #include "analyzer/cli/verification.h"
+#include "analyzer/io/input_file.h"
 #include "runtime/comm/place.h"
 
 namespace s2t {
@@ -42,27 +42,14 @@ const Backend& backend_named(const std::string& name) {
                     did_you_mean(name, names), "unknown-backend"}});
 }
 
-// A model that came from standard input, in a file: ranks that are processes read it again.
-class ModelFile {
- public:
-  explicit ModelFile(const std::string& operand) : path_(operand) {
-    if (operand != "-") return;
-    if (is_started_rank())
-      throw UserError("shape2trace",
-                      {{"MODEL", "\"-\", which a launcher gives to one of its ranks only", "a file",
-                        "Name a file that all ranks can read.", "rank-stdin"}});
-    const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-    temporary_ = Scratch::file(".json", text);
-    path_ = temporary_.path();
-  }
-  ModelFile(const ModelFile&) = delete;
-  ModelFile& operator=(const ModelFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  Scratch temporary_;
-};
+// What a model is read from. A launcher gives standard input to one of its ranks only.
+OperandText read_model_text(const Arguments& arguments) {
+  if (arguments.operands[0] == "-" && is_started_rank())
+    throw UserError("shape2trace",
+                    {{"MODEL", "\"-\", which a launcher gives to one of its ranks only", "a file",
+                      "Name a file that all ranks can read.", "rank-stdin"}});
+  return read_operand(arguments);
+}
 
 void report(const Verification& v, const std::string& format, std::ostream& out) {
   format == "json" ? write_json(v, out) : write_text(v, out);
@@ -81,18 +68,21 @@ int run_verify(const Arguments& arguments, std::ostream& out, std::ostream& err)
   if (!is_started_rank())
     interruption.emplace([&] {
       progress.stop();
-      report(cancelled(loaded ? model.name : arguments.operands[0], name), arguments.format, out);
+      report(cancelled(loaded ? model.name : input_name(arguments.operands[0]), name),
+             arguments.format, out);
       out.flush();
     });
-  const ModelFile file(arguments.operands[0]);
-  Arguments read = arguments;
-  read.operands[0] = file.path();
-  model = load_operand(read);
+  const OperandText text = read_model_text(arguments);
+  model = load_text(arguments, text).model;
   loaded = true;
   if (const Probe probe = options.backend->probe(); !probe.usable)
     throw Absent("backend " + name + " cannot run here: " + probe.why);
-  options.run.arguments = {"verify", file.path(), "--backend",
-                           name,     "--timeout", std::to_string(seconds)};
+  // Ranks that are processes read the model again.
+  const bool piped = arguments.operands[0] == "-";
+  const Scratch copy = piped ? Scratch::file(".json", text.model) : Scratch();
+  options.run.arguments = {"verify",    piped ? copy.path() : arguments.operands[0],
+                           "--backend", name,
+                           "--timeout", std::to_string(seconds)};
   for (const std::string& word : plan_words(arguments)) options.run.arguments.push_back(word);
   options.progress = [&](const std::string& doing) { progress.say(doing); };
   if (interruption)
