@@ -6,12 +6,28 @@
 #include <cstring>
 
 #include "analyzer/base/text.h"
+#include "analyzer/mesh/family.h"
 
 namespace s2t {
 namespace {
 
-[[noreturn]] void refuse(const Graph& graph, size_t routing, const std::string& why) {
-  throw UserError(graph.file, {{graph.routing_pointers[routing], why, "", "", "routing-rows"}});
+[[noreturn]] void refuse(const Graph& graph, size_t routing, const std::string& found,
+                         const std::string& expected, const std::string& advice) {
+  throw UserError(graph.file,
+                  {{graph.routing_pointers[routing], found, expected, advice, "routing-rows"}});
+}
+
+[[noreturn]] void refuse_unsharded(const Graph& graph, const Forward& forward, size_t routing) {
+  const std::string axis = family_of(graph.mesh, forward.routings[routing].atoms, true).name;
+  std::string tokens = "tokens";
+  for (const Op& op : graph.ops)
+    if (op.is("moe_dispatch") && graph.value(op.outputs[0]).routing == routing)
+      tokens = graph.value(op.inputs[0]).name;
+  refuse(graph, routing,
+         fmt::format("{} is routed, but not sharded over {}", quoted(tokens), quoted(axis)),
+         fmt::format("tokens that are: each rank of {} routes its own", quoted(axis)),
+         fmt::format("Route what a redistribute op with layout {{\"{}\": \"S(0)\"}} makes of {}.",
+                     axis, quoted(tokens)));
 }
 
 // The tokens of a dispatch: dim 1 of the value that is routed first.
@@ -37,15 +53,14 @@ RoutedRows::RoutedRows(const Graph& graph, const Forward& forward, size_t routin
     : graph_(graph),
       routing_(forward.routings[routing]),
       token_atoms_(forward.routing_tokens[routing]) {
-  if ((token_atoms_ & routing_.atoms) != routing_.atoms)
-    refuse(graph, routing, "tokens are not sharded over the expert-parallel axis here");
+  if ((token_atoms_ & routing_.atoms) != routing_.atoms) refuse_unsharded(graph, forward, routing);
   blocks_ = graph.mesh.size(token_atoms_);
   tokens_ = all_tokens(graph, routing) / blocks_;
   Routing before = routing_;  // the rows before any was dropped or padded
   RoutingRequest request = graph.routing_requests[routing];
   request.capacity_factor.reset();
   if (const auto error = route(before, request, static_cast<Count>(tokens_)))
-    refuse(graph, routing, error->why);
+    refuse(graph, routing, error->why, "rows as the tokens allow", "");
   for (size_t c = 0; c < before.counts.size(); ++c) {
     int64_t next = 0;
     chosen_.emplace_back();
@@ -55,7 +70,8 @@ RoutedRows::RoutedRows(const Graph& graph, const Forward& forward, size_t routin
         refuse(graph, routing,
                fmt::format("source {} sends {} rows to expert {} but holds {} tokens: a token "
                            "would meet the same expert twice",
-                           c, wanted, e, tokens_));
+                           c, wanted, e, tokens_),
+               fmt::format("at most {} rows", tokens_), "State other counts, or more tokens.");
       const int64_t kept = std::min(wanted, static_cast<int64_t>(routing_.counts[c][e]));
       std::vector<int64_t> tokens;
       for (int64_t i = 0; i < kept; ++i) tokens.push_back((next + i) % tokens_);
