@@ -20,6 +20,7 @@ constexpr Slug kSlugs[] = {
     {"too-many-boxes", command, "a graph with more boxes than Graphviz lays out in time"},
     {"too-slow", command, "an outside program did not finish in time"},
     {"too-little-memory", command, "what is asked for needs more memory than is free here"},
+    {"too-few-files", command, "a process may not open as many files as ranks need (ulimit -n)"},
     {"bad-folder", command, "an environment variable names no folder that can be used"},
     {"float8-sum", model, "a step that sums float8, which no backend can run"},
     {"unwritable", command, "the result cannot be written to where it should go"},

@@ -10,6 +10,7 @@
 #include "runtime/comm/place.h"
 #include "runtime/run/execute.h"
 #include "runtime/run/memory.h"
+#include "runtime/run/open_files.h"
 #include "runtime/run/routed_rows.h"
 
 namespace s2t {
@@ -153,6 +154,8 @@ void run_and_judge(const Model& model, const VerifyOptions& options, Verificatio
   const bool processes = v.backend != "host";
   if (!is_started_rank())
     require_memory(graph, memory_needed(graph, forward, processes), memory_available());
+  if (processes && !is_started_rank())
+    require_open_files(graph.mesh.world(), allow_open_files(open_files_needed(graph.mesh.world())));
   for (size_t r = 0; r < graph.routings.size(); ++r) RoutedRows(graph, forward, r);
 
   StepOptions step;

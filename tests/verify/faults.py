@@ -90,6 +90,16 @@ def too_large(judge, program, model):
                      (done.returncode, done.stdout, done.stderr), code, said[code])
 
 
+def few_files(judge, program, backend, model):
+    """Ranks that are processes need pipes and sockets; a limit of the shell's own is raised."""
+    for limit, code, words in [("-n 24", 2, "a process may have 24 files open here (ulimit -n)"),
+                               ("-Sn 24", 0, "Everything ran as predicted")]:
+        done = subprocess.run(["sh", "-c", f"ulimit {limit}; exec \"$@\"", "sh", program, "verify",
+                               model, "--backend", backend], text=True, capture_output=True,
+                              timeout=60)
+        judge.expect(f"ulimit {limit}", (done.returncode, done.stdout, done.stderr), code, words)
+
+
 def refused(judge, program, backend, model):
     """What cannot run is said before anything is started."""
     with tempfile.TemporaryDirectory() as folder:
@@ -144,6 +154,7 @@ def main(program, mpi_module, standins, model):
     if mpi_module != "-":
         never_joins(judge, program, model)
         refused(judge, program, "mpi", model)
+        few_files(judge, program, "mpi", model)
     if standins != "-":
         failing(judge, program, standins, model)
     return 1 if judge.bad else 0
