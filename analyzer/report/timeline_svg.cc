@@ -73,6 +73,7 @@ class Drawing {
       widest = std::max(widest, display_width(shortened(row.label)));
     left_ = kMargin + static_cast<double>(widest) * kGlyph + 10;
     choose_scale();
+    find_sends();
     choose_heading();
   }
 
@@ -126,10 +127,10 @@ class Drawing {
         (t_.forward_only ? ""
          : chunks        ? "; an activation is of one microbatch and chunk"
                          : "; an activation is of one microbatch"));
-    heading_.push_back(
-        std::string("line under a row: thin warm-up, thick steady, dashed drain; arrows: solid "
-                    "activations, dashed gradients") +
-        (chunks ? ", short ones between last and first rank" : ""));
+    const std::string arrows = std::string("arrows: solid activations, dashed gradients") +
+                               (chunks ? ", short ones between last and first rank" : "");
+    heading_.push_back("line under a row: thin warm-up, thick steady, dashed drain; " +
+                       (draws_messages() ? arrows : "messages are too many to draw"));
     if (until_ < t_.makespan)
       heading_.push_back(fmt::format("cut at {} of {} {}; the chrome format shows all",
                                      timeline_number(until_), timeline_number(t_.makespan),
@@ -149,17 +150,20 @@ class Drawing {
     width_ = std::max(width_, at_x + static_cast<double>(display_width(text)) * kGlyph + kMargin);
   }
 
-  // Under the cells: from the sender's row when the send begins to the receiver's when it is done.
-  void messages() {
-    std::map<int, std::pair<size_t, double>> sent;
+  void find_sends() {
     for (size_t r = 0; r < t_.rows.size(); ++r)
       for (const TimelineSpan& s : t_.rows[r].spans)
-        if (is_send(s)) sent[s.flow] = {r, s.start};
-    if (sent.size() > kMostMessages) return;
+        if (is_send(s)) sent_[s.flow] = {r, s.start};
+  }
+  bool draws_messages() const { return sent_.size() <= kMostMessages; }
+
+  // Under the cells: from the sender's row when the send begins to the receiver's when it is done.
+  void messages() {
+    if (!draws_messages()) return;
     for (size_t r = 0; r < t_.rows.size(); ++r)
       for (const TimelineSpan& s : t_.rows[r].spans) {
         if (is_compute(s) || is_send(s) || s.end > until_) continue;
-        const auto [from, start] = sent.at(s.flow);
+        const auto [from, start] = sent_.at(s.flow);
         message(s.kind == SpanKind::recv_activation, from, start, r, s.end);
       }
   }
@@ -236,6 +240,7 @@ class Drawing {
   double left_ = 0, top_ = 0, scale_ = 20, until_ = 0, width_ = 0;
   double nudge_ = 0;  // of activations to the left and of gradients to the right
   std::vector<std::string> heading_;
+  std::map<int, std::pair<size_t, double>> sent_;  // by flow: row and beginning
   std::string body_;
 };
 
