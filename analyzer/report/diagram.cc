@@ -25,9 +25,18 @@ std::string brief(const std::string& name) {
   return shortened(one_line(capped(name)), kLongestName);
 }
 
-std::string bytes(const Mark& mark) {
-  if (mark.least == mark.most) return commas(mark.most) + " B";
-  return commas(mark.least) + " to " + commas(mark.most) + " B";
+std::string amount(Count least, Count most) {
+  return least >= most ? commas(least) : commas(least) + " to " + commas(most);
+}
+
+// So that it stands for another of its kind too, which has more or less.
+void widen(Mark& mark, const Mark& other) {
+  mark.least = std::min(mark.least, other.least);
+  mark.most = std::max(mark.most, other.most);
+  mark.most_calls = std::max({mark.calls, mark.most_calls, other.calls});
+  mark.most_tensors = std::max({mark.tensors, mark.most_tensors, other.tensors});
+  mark.calls = std::min(mark.calls, other.calls);
+  mark.tensors = std::min(mark.tensors, other.tensors);
 }
 
 // Whether no collective is drawn at all.
@@ -91,7 +100,7 @@ class Drawer {
   const std::vector<Mark>& marks(int32_t o) const { return marks_.at[static_cast<size_t>(o)]; }
 
   // What is drawn once may be pruned for as many reasons as there are ops and stages that it stands
-  // for.
+  // for, and be more and less in some.
   void find_reasons() {
     std::set<std::pair<int32_t, int32_t>> stages;  // the drawn one, and one that it stands for
     for (const int32_t o : fold_.ops()) {
@@ -99,9 +108,12 @@ class Drawer {
       add_reasons(marks(drawn), marks(o));
       stages.emplace(op(drawn).stage, op(o).stage);
     }
-    for (const auto& [drawn, s] : stages)
-      add_reasons(marks_.buckets.at(static_cast<size_t>(drawn)),
-                  marks_.buckets.at(static_cast<size_t>(s)));
+    for (const auto& [drawn, s] : stages) {
+      std::vector<Mark>& buckets = marks_.buckets.at(static_cast<size_t>(drawn));
+      const std::vector<Mark>& others = marks_.buckets.at(static_cast<size_t>(s));
+      add_reasons(buckets, others);
+      for (size_t i = 0; i < others.size(); ++i) widen(buckets.at(i), others[i]);
+    }
   }
   void add_reasons(const std::vector<Mark>& drawn, const std::vector<Mark>& marks) {
     for (size_t i = 0; i < marks.size(); ++i) {
@@ -219,11 +231,13 @@ class Drawer {
           mark.pruned != nullptr, frame};
     b.lines.push_back(fmt::format("{}{} {}", mark.pruned ? "pruned: " : "", to_string(e.phase),
                                   mark.message ? "send, recv" : info(e.op).name));
-    b.lines.push_back(fmt::format("over {}, {}", brief(short_(family.name)), bytes(mark)));
-    if (mark.calls > 1) b.lines.back() += fmt::format(", {} calls", commas(mark.calls));
+    b.lines.push_back(fmt::format("over {}, {}", brief(short_(family.name)),
+                                  amount(mark.least, mark.most) + " B"));
+    if (std::max(mark.calls, mark.most_calls) > 1)
+      b.lines.back() += fmt::format(", {} calls", amount(mark.calls, mark.most_calls));
     if (!mark.names.empty()) b.lines.push_back(brief(join(mark.names, ", ")));
     if (mark.tensors > mark.calls)
-      b.lines.push_back(fmt::format("{} tensors in all", commas(mark.tensors)));
+      b.lines.push_back(amount(mark.tensors, mark.most_tensors) + " tensors in all");
     const std::string what = mark.names.empty() ? subject(e) : join(mark.names, ", ");
     b.tooltip = fmt::format("{} over {}: {}", what, family.name, program_.causes.at(e.cause).why);
     if (mark.pruned) tell_reasons(mark, b);
@@ -388,7 +402,7 @@ class Drawer {
   const Program& program_;
   const GraphPicture& picture_;
   const ShortNames short_;
-  const Marks marks_;
+  Marks marks_;
   const Folding fold_;
   Diagram diagram_;
   std::map<const Mark*, std::vector<std::string>> reasons_;  // of those that are drawn and pruned

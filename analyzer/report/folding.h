@@ -1,7 +1,8 @@
 // Which ops of a graph are drawn, and which drawn op stands for each of the others.
 //
-// Drawn once are stages that are alike and, within a stage, blocks of ops that are alike in kind,
-// shapes, layouts and collectives. Not known here: boxes and arrows.
+// Drawn once are stages that are alike, if only but for how many layers they have, and, within a
+// stage, blocks of ops that are alike in kind, shapes, layouts and collectives. Not known here:
+// boxes and arrows.
 #pragma once
 
 #include <map>
@@ -29,17 +30,24 @@ class Folding {
   bool shown(int32_t op) const { return places_.contains(op); }
 
  private:
-  using Span = std::pair<size_t, size_t>;  // places in ops_
+  // Places in ops_, in order: runs of alike layers, and between them what runs once.
+  using Stage = std::vector<Run>;
+  struct Alikes {
+    std::vector<Stage> stages;  // the first is drawn
+    bool even() const;          // all of the same length
+  };
 
   void look(size_t place);
   bool alike(size_t i, size_t j) const;
-  bool same_stage(Span a, Span b) const;
+  Stage stage_of(size_t begin, size_t end) const;
+  bool same_stage(const Stage& a, const Stage& b) const;
   void fold_stages();
-  void fold_stage(Span span, const std::vector<int64_t>& numbers);
-  void fold_run(const Run& run, int outer);
-  void frame_layers(Span span, int outer);
+  void fold_stage(const Alikes& alikes);
+  void fold_run(const Run& run, int outer, const std::string& title);
+  void frame_layers(const Run& once, int outer);
   void replace(size_t place, size_t by);
-  std::string run_title(const Run& run) const;
+  std::string stage_title(const Alikes& alikes) const;
+  std::string run_title(const Alikes& alikes, size_t piece) const;
 
   const PictureOp& at(size_t place) const { return picture_.ops[static_cast<size_t>(ops_[place])]; }
   const PictureValue& value(int32_t v) const { return picture_.values[static_cast<size_t>(v)]; }

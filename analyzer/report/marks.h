@@ -15,12 +15,13 @@ struct Mark {
   const Event* event = nullptr;
   const Pruned* pruned = nullptr;  // set: `event` is what is not issued
   Count least = 0, most = 0;
-  bool message = false;              // a send with its receive
-  size_t calls = 1;                  // that are alike, each with its numbers
-  size_t tensors = 1;                // in buckets, all calls together
-  std::vector<std::string> names;    // of what the framework sends: no arrow has it
-  std::vector<int64_t> stages = {};  // that do this alike, if not all
-  int32_t before = -1;               // op that comes next
+  bool message = false;                     // a send with its receive
+  size_t calls = 1;                         // that are alike, each with its numbers
+  size_t tensors = 1;                       // in buckets, all calls together
+  std::vector<std::string> names;           // of what the framework sends: no arrow has it
+  std::vector<int64_t> stages = {};         // that do this alike, if not all
+  int32_t before = -1;                      // op that comes next
+  size_t most_calls = 0, most_tensors = 0;  // if not `calls` and `tensors`: of stages that differ
 };
 
 struct Marks {

@@ -1,9 +1,11 @@
 // Pictures of the graph and of the groups, from models as a user has them.
 #include "analyzer/report/diagram.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "analyzer/analyze.h"
@@ -112,6 +114,53 @@ TEST(Diagram, AlikeLayersAreDrawnOnceWithACount) {
   std::vector<std::string> titles;
   for (const Frame& f : d.frames) titles.push_back(f.title);
   EXPECT_THAT(titles, ::testing::ElementsAre("stage 0", "stage 1", "layers 2 to 3: 2 alike"));
+}
+
+// A pipeline with so many layers, each one linear, on each stage; gradients go in one bucket.
+Program pipeline_of(const std::vector<int>& layers) {
+  std::string tensors = R"("x": {"shape": ["batch", 8]})", ops, value = "x";
+  int made = 0;
+  for (size_t stage = 0; stage < layers.size(); ++stage)
+    for (int i = 0; i < layers[stage]; ++i, ++made) {
+      tensors += fmt::format(R"(, "w{}": {{"shape": [8, 8], "parameter": true}})", made);
+      ops += fmt::format(
+          R"({{"op": "linear", "inputs": ["{}", "w{}"], "output": "h{}", "stage": {}}}, )", value,
+          made, made, stage);
+      value = "h" + std::to_string(made);
+    }
+  return analyze(parse_model(fmt::format(
+      R"({{"schema": "shape2trace.model/1", "name": "uneven", "microbatches": 4,
+          "mesh": {{"axes": [{{"name": "pp", "size": {0}, "kind": "pipeline"}},
+                             {{"name": "dp", "size": 2, "kind": "data"}}]}},
+          "batch": {{"local": 4, "axes": ["dp"]}}, "tensors": {{{1}}},
+          "ops": [{2} {{"op": "mean_square", "inputs": ["{3}"], "output": "loss", "stage": {4}}}],
+          "loss": "loss", "pipeline": {{"axis": "pp", "schedule": "1f1b", "p2p": "batched"}},
+          "gradient_sync": {{"kind": "bucketed", "axes": ["dp"], "reduce": "mean"}}}})",
+      layers.size(), tensors, ops, value, layers.size() - 1)));
+}
+
+TEST(Diagram, StagesThatDifferInTheirNumberOfLayersAreDrawnOnce) {
+  const Diagram d = draw_program(pipeline_of({3, 4, 7, 5, 6, 3}), {});
+  std::vector<std::string> titles;
+  for (const Frame& f : d.frames) titles.push_back(f.title);
+  EXPECT_THAT(titles,
+              ::testing::ElementsAre("stage 0", "layers 0 to 2: 3 alike",
+                                     "stages 1-4: 4 alike but for how many layers they have",
+                                     "4 to 7 alike", "stage 5", "layers 25 to 27: 3 alike"));
+  std::set<std::string> lines;
+  for (const Box& b : d.boxes)
+    if (b.kind == BoxKind::grad_sync) lines.insert(b.lines.begin(), b.lines.end());
+  EXPECT_THAT(lines,
+              ::testing::IsSupersetOf({"over dp, 1,024 to 1,792 B", "4 to 7 tensors in all"}));
+  for (const Arrow& a : d.arrows) EXPECT_NE(a.from, a.to);
+}
+
+TEST(Diagram, StagesThatDifferInMoreAreDrawnEach) {
+  const auto frames = [](const std::vector<int>& layers) {
+    return draw_program(pipeline_of(layers), {}).frames.size();
+  };
+  EXPECT_EQ(frames({3, 4, 4, 3}), 6u);
+  EXPECT_EQ(frames({3, 4, 1, 3}), 7u);  // one layer repeats nothing
 }
 
 TEST(Diagram, ValuesRunStraightDownAndGatheredParametersComeFromTheSide) {
