@@ -40,10 +40,10 @@ void write_text(const Verification& v, std::ostream& out) {
                      "what");
   for (const Check& c : v.checks)
     out << fmt::format("  {:<16} {:<6} {:>11.3g} {:>11.3g}  {}\n", c.name,
-                       c.passed ? "ok" : "FAILED", c.figure, c.tolerance, c.text);
+                       c.passed ? "ok" : "FAILED", c.figure, c.tolerance, one_line(c.text));
   for (const Heard& h : v.witnesses)
     if (!h.took_part)
-      out << fmt::format("\n  Witness {} took no part: {}.\n", h.witness, h.why_not);
+      out << fmt::format("\n  Witness {} took no part: {}.\n", h.witness, one_line(h.why_not));
   if (!v.differences.empty()) out << "\n";
   for (const Difference& d : v.differences) out << "  " << one_line(d.text) << "\n";
   for (const auto& [witness, found] : v.disagreements) {

@@ -129,8 +129,9 @@ class Drawing {
                          : "; an activation is of one microbatch"));
     const std::string arrows = std::string("arrows: solid activations, dashed gradients") +
                                (chunks ? ", short ones between last and first rank" : "");
-    heading_.push_back("line under a row: thin warm-up, thick steady, dashed drain; " +
-                       (draws_messages() ? arrows : "messages are too many to draw"));
+    heading_.push_back("line under a row: thin warm-up, thick steady, dashed drain");
+    if (!sent_.empty())
+      heading_.back() += "; " + (draws_messages() ? arrows : "messages are too many to draw");
     if (until_ < t_.makespan)
       heading_.push_back(fmt::format("cut at {} of {} {}; the chrome format shows all",
                                      timeline_number(until_), timeline_number(t_.makespan),

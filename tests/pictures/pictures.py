@@ -257,7 +257,7 @@ def nothing_unseen(binary, model):
     """No name turns what stands around it, wherever the name stands."""
     bad = []
     texts = [f for f in formats(binary, "predict", "groups", "explain", "render", "schedule")
-             if f[1] not in ("png", "csv", "chakra", "aicb")]
+             if f[1] not in ("png", "csv", "chakra", "aicb")] + [("verify", "text")]
     for turn in range(len(samples.HOSTILE)):
         told = samples.hostile(turn)
         model.write_text(json.dumps(told))
@@ -266,7 +266,8 @@ def nothing_unseen(binary, model):
                 continue
             words = ["0"] if command == "explain" else []
             result = run(binary, command, model, *words, "--format", form)
-            raw = samples.unseen(result.stdout.decode() + result.stderr.decode())
+            text = result.stdout.decode() + result.stderr.decode()
+            raw = samples.unseen(text) + ["a line break"] * ("line\nbreak" in text)
             bad += [f"{command} {form} lets {raw} through"] if raw else []
             bad += [f"{command} {form}: exit {result.returncode}"] if result.returncode else []
         told["ops"][0]["inputs"][1] += samples.UNSEEN
