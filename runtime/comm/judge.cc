@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
 
 #include "runtime/comm/children.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kGlance = 50ms;     // how often a wait looks up for what cannot wake it
+constexpr uint64_t kLargestHello = 4096;  // bytes of the first frame, of whoever it is
+constexpr auto kGlance = 50ms;            // how often a wait looks up for what cannot wake it
 constexpr auto kGrace = 1s;        // for the others to hear of a failure before a rank may leave
 constexpr auto kObituary = 500ms;  // for the end of a partner to be heard of
 constexpr auto kToSayHello = 60s;  // a busy machine may halt a rank right after it has connected
@@ -103,7 +105,7 @@ std::optional<Rank> Judge::welcome(Descriptor connection) {
     if (closing_ || std::chrono::steady_clock::now() > deadline) return std::nullopt;
   }
   limit_receive(connection, 5s);
-  auto hello = receive_frame(connection);
+  auto hello = receive_frame(connection, kLargestHello);
   limit_receive(connection, 0s);
   if (!hello || hello->get<Request>() != Request::hello || hello->get_text() != token_)
     return std::nullopt;
@@ -125,17 +127,27 @@ void Judge::converse(Descriptor connection) {
   std::optional<Rank> rank;
   try {
     rank = welcome(std::move(connection));
-  } catch (const CommError&) {
-    return;  // not one of our frames
+    if (rank) listen_to(*rank);
+  } catch (const std::bad_alloc&) {
+    if (rank) hang_up(*rank, "out of memory for what it says");
+  } catch (const std::exception& error) {  // a stranger's frames are no matter
+    if (rank) hang_up(*rank, std::string("what it says is not understood: ") + error.what());
   }
-  if (!rank) return;
-  const Descriptor& peer = seats_[rank->at()].connection;
+}
+
+void Judge::listen_to(Rank rank) {
+  const Descriptor& peer = seats_[rank.at()].connection;
   while (auto packet = receive_frame(peer)) {
     const auto request = packet->get<Request>();
     const bool last = request == Request::leave || request == Request::fail;
-    if (!send_frame(peer, answer(*rank, request, *packet)) || last) break;
+    if (!send_frame(peer, answer(rank, request, *packet)) || last) break;
   }
-  gone(*rank);
+  gone(rank);
+}
+
+void Judge::hang_up(Rank rank, const std::string& why) {
+  fail_rank(rank, {CommReason::died, why, rank});
+  ::shutdown(seats_[rank.at()].connection.get(), SHUT_RDWR);
 }
 
 Packet Judge::answer(Rank rank, Request request, Packet& packet) {

@@ -84,6 +84,8 @@ class Judge {
 
   void accept_all();
   void converse(Descriptor connection);
+  void listen_to(Rank rank);
+  void hang_up(Rank rank, const std::string& why);
   std::optional<Rank> welcome(Descriptor connection);
   Packet answer(Rank rank, Request request, Packet& packet);
   Packet carry_out(Rank rank, Request request, Packet& packet);

@@ -10,12 +10,11 @@
 
 #include <cerrno>
 #include <memory>
+#include <new>
 #include <thread>
 
 namespace s2t {
 namespace {
-
-constexpr uint64_t kLargestFrame = uint64_t{1} << 32;  // a length beyond this is not one of ours
 
 [[noreturn]] void fail(const std::string& what, int error) {
   throw CommError(CommReason::transport, fmt::format("{}: {}", what, std::strerror(error)));
@@ -99,10 +98,11 @@ bool send_frame(const Descriptor& to, const Packet& packet) {
   return send_all(to.get(), frame.data(), frame.size());
 }
 
-std::optional<Packet> receive_frame(const Descriptor& from) {
+std::optional<Packet> receive_frame(const Descriptor& from, uint64_t largest) {
   uint64_t size = 0;
   if (!receive_all(from.get(), reinterpret_cast<char*>(&size), sizeof size)) return std::nullopt;
-  if (size > kLargestFrame) return std::nullopt;
+  if (size > largest) return std::nullopt;
+  if (size > std::string().max_size()) throw std::bad_alloc();
   std::string bytes(size, '\0');
   if (!receive_all(from.get(), bytes.data(), size)) return std::nullopt;
   return Packet(std::move(bytes));

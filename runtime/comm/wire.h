@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -80,9 +81,10 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// False / nullopt when the other side is gone.
+// False / nullopt when the other side is gone, or, if it is a stranger, sends more than `largest`
+// bytes. std::bad_alloc if there is no memory for a frame.
 bool send_frame(const Descriptor& to, const Packet& packet);
-std::optional<Packet> receive_frame(const Descriptor& from);
+std::optional<Packet> receive_frame(const Descriptor& from, uint64_t largest = UINT64_MAX);
 
 bool readable(const Descriptor& from, std::chrono::milliseconds patience);
 void limit_receive(const Descriptor& from, std::chrono::seconds patience);  // 0: no limit
