@@ -25,7 +25,8 @@ std::vector<Count> apportion(Count total, const std::vector<double>& weights) {
     rest.emplace_back(-(exact - std::floor(exact)), e);
   }
   std::sort(rest.begin(), rest.end());
-  for (size_t i = 0; sum(rows) < total; ++i) ++rows[rest[i % rest.size()].second];
+  Count given = sum(rows);
+  for (size_t i = 0; given < total; ++i, ++given) ++rows[rest[i % rest.size()].second];
   return rows;
 }
 
