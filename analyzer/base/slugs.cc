@@ -29,7 +29,7 @@ constexpr Slug kSlugs[] = {
     {"unreadable", file, "the file cannot be opened or read"},
     {"too-large", file, "the file is larger than any model"},
     {"empty-file", file, "the file is empty"},
-    {"shell-syntax", file, "a launch script that cannot be followed"},
+    {"launch-syntax", file, "a launch file that cannot be followed"},
     {"invalid-utf8", file, "the text is not UTF-8"},
     {"json-syntax", json, "this is no JSON; line and column say where"},
     {"json-truncated", json, "the file ends before the JSON does"},

@@ -1,5 +1,5 @@
-// Flags of Megatron's training scripts (training/arguments.py) by what they mean here.
-// Included by launch_table.cc alone.
+// Flags of Megatron's training scripts (training/arguments.py), of torchtitan (config/job_config.py,
+// as launch_torchtitan.h names them) and DeepSpeed's settings by what they mean here. Included by launch_table.cc alone.
 #pragma once
 
 #include <string_view>
@@ -25,6 +25,24 @@ inline constexpr LaunchMeaning kMeanings[] = {
     {"--recompute-activations", "--recompute", "selective"},
     {"--checkpoint-activations", "--recompute", "full"},
     {"--use-tp-pp-dp-mapping", "--order", "tp-cp-ep-pp-dp"},
+    // torchtitan
+    {"--training.mixed_precision_param", "--dtype", "bf16", "bfloat16"},
+    {"--training.mixed_precision_param", "--dtype", "f32", "float32"},
+    {"--training.mixed_precision_reduce", "--grad-dtype", "bf16", "bfloat16"},
+    {"--training.mixed_precision_reduce", "--grad-dtype", "f32", "float32"},
+    {"--activation_checkpoint.mode", "--recompute", "none", "none"},
+    {"--activation_checkpoint.mode", "--recompute", "full", "full"},
+    {"--activation_checkpoint.mode", "--recompute", "selective", "selective"},
+    {"--parallelism.pipeline_parallel_schedule", "--schedule", "1f1b", "1F1B"},
+    {"--parallelism.pipeline_parallel_schedule", "--schedule", "gpipe", "GPipe"},
+    {"--parallelism.pipeline_parallel_schedule", "--schedule", "interleaved_steps",
+     "Interleaved1F1B"},
+    {"--parallelism.pipeline_parallel_schedule", "--vpp", "2", "Interleaved1F1B"},
+    // DeepSpeed's own file
+    {"--communication_data_type", "--grad-dtype", "f32", "fp32"},
+    {"--communication_data_type", "--grad-dtype", "f16", "fp16"},
+    {"--communication_data_type", "--grad-dtype", "bf16", "bf16"},
+    {"--communication_data_type", "--grad-dtype", "bf16", "bfp16"},
 };
 
 // A flag that changes a switch to `value`, or to its own; in rows with `own` only if that is its
@@ -51,6 +69,17 @@ inline constexpr LaunchChange kChanges[] = {
     {"--moe-router-dtype", "router_dtype", "float32", "fp32"},
     {"--moe-shared-expert-overlap", "shared_experts", "overlapped"},
     {"--clip-grad", "grad_norm", "none", "0"},
+    // torchtitan
+    {"--parallelism.data_parallel_replicate_degree", "replicate", ""},
+    {"--parallelism.fsdp_reshard_after_forward", "reshard_after_forward", ""},
+    {"--parallelism.disable_loss_parallel", "loss_parallel", "off"},
+    {"--parallelism.context_parallel_rotate_method", "context_parallel", "gathered_ring",
+     "allgather"},
+    {"--parallelism.context_parallel_rotate_method", "context_parallel", "exchanged_ring",
+     "alltoall"},
+    // DeepSpeed's own file
+    {"--reduce_bucket_size", "reduce_bucket_size", ""},
+    {"--param_persistence_threshold", "param_persistence_threshold", ""},
 };
 
 // What a flag states of the model's shape, and what the config says.
@@ -109,6 +138,7 @@ inline constexpr LaunchPart kParts[] = {
 struct LaunchNotPredicted {
   std::string_view flag, what, harmless = "";
 };
+inline constexpr std::string_view kNoValue = "-";  // harmless
 inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--fp8-format", "one-byte gathers and the reductions of FP8 scales"},
     {"--fp8-param-gather", "parameters gathered in one byte"},
@@ -154,8 +184,9 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--qk-clip", "the largest attention scores, layer by layer"},
     {"--decoder-seq-length", "samples of another length in the decoder"},
     {"--ds-sequence-parallel-size", "heads exchanged over sequence ranks; see --cp"},
-    {"--deepspeed_config", "what DeepSpeed's own file says; see --zero, --dtype"},
-    {"--deepspeed-config", "what DeepSpeed's own file says; see --zero, --dtype"},
+    {"--deepspeed_config", "what DeepSpeed's own file says; give it to --args-file too"},
+    {"--deepspeed-config", "what DeepSpeed's own file says; give it to --args-file too"},
+    {"--deepspeed", "what DeepSpeed's own file says; give it to --args-file too", kNoValue},
     {"--cp-comm-type", "another way of context parallelism",
      "p2p a2a allgather all_gather a2a+p2p"},
     {"--hierarchical-context-parallel-sizes", "context parallelism in two levels"},
@@ -173,6 +204,32 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--moe-router-dtype", "weights of rows that travel in this type", "fp32"},
     {"--moe-router-load-balancing-type", "another balancing of experts",
      "aux_loss seq_aux_loss global_aux_loss none"},
+    // torchtitan
+    {"--job.config_file", "what the job's own file says; give it to --args-file too"},
+    {"--parallelism.enable_async_tensor_parallel",
+     "copies by symmetric memory instead of NCCL kernels"},
+    {"--parallelism.pipeline_parallel_schedule", "another schedule", "1F1B GPipe Interleaved1F1B"},
+    {"--parallelism.pipeline_parallel_schedule_csv", "another schedule"},
+    {"--parallelism.pipeline_parallel_microbatches", "another number of microbatches"},
+    {"--parallelism.pipeline_parallel_split_points", "another cut into stages; see --stage-layers"},
+    {"--parallelism.module_fqns_per_model_part", "another cut into stages; see --stage-layers"},
+    {"--parallelism.pipeline_parallel_layers_per_stage",
+     "another cut into stages; see --layers-per-chunk"},
+    {"--parallelism.pipeline_parallel_first_stage_less_layers",
+     "another cut into stages; see --stage-layers", "1"},
+    {"--parallelism.pipeline_parallel_last_stage_less_layers",
+     "another cut into stages; see --stage-layers", "1"},
+    {"--activation_checkpoint.mode", "another choice of what is computed again",
+     "none full selective"},
+    {"--training.dtype", "parameters of another type", "float32"},
+    {"--float8.enable_fsdp_float8_all_gather", "parameters gathered in one byte"},
+    {"--model.converters", "linears in FP8, with the reductions of their scales"},
+    {"--fault_tolerance.enable", "replicas that are synchronised elsewhere"},
+    // DeepSpeed's own file
+    {"--zero_hpz_partition_size", "a second copy of parameters within a node", "1"},
+    {"--mics_shard_size", "parameters sharded within groups", "-1"},
+    {"--zero_quantized_weights", "parameters gathered in fewer bits"},
+    {"--zero_quantized_gradients", "gradients exchanged in fewer bits"},
     {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
 };
 
@@ -181,18 +238,16 @@ inline constexpr std::string_view kRanksOfANode =
     "--nproc_per_node --nproc-per-node --num_gpus --num-gpus";
 inline constexpr std::string_view kNodes = "--nnodes --num_nodes --num-nodes";
 inline constexpr std::string_view kHosts = "--hostfile --include";
-inline constexpr std::string_view kRanksOfANodeVariables = "GPUS_PER_NODE";
+inline constexpr std::string_view kRanksOfANodeVariables = "GPUS_PER_NODE NGPU";
 inline constexpr std::string_view kNodesVariables = "NUM_NODES NNODES";
 
 // Read otherwise: what flags of experts decide together.
 inline constexpr std::string_view kElsewhere =
-    "--moe-aux-loss-coeff "
+    "--moe-aux-loss-coeff --parallelism.data_parallel_shard_degree --gradient_accumulation_steps "
+    "--training.local_batch_size --parallelism.pipeline_parallel_local_batch "
+    "--activation_checkpoint.selective_ac_option "
     "--moe-router-enable-expert-bias --moe-expert-capacity-factor "
     "--moe-pad-expert-input-to-capacity";
-
-// What variables of flags are called.
-inline constexpr std::string_view kNamesOfFlags[] = {"arg",   "opt", "flag", "param",
-                                                     "extra", "@",   "*"};
 
 // Flags that take a word for all layers, or one for each.
 inline constexpr std::string_view kPerLayer = "--cp-comm-type";

@@ -11,6 +11,8 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/cli/launch_flags.h"
+#include "analyzer/cli/launch_sizes.h"
+#include "analyzer/cli/launch_words.h"
 #include "analyzer/cli/plan_table.h"
 
 namespace s2t {
@@ -23,12 +25,6 @@ const Row* find(const Row (&rows)[n], const std::string& flag) {
   return it == std::end(rows) ? nullptr : it;
 }
 
-// Whether `value` is one of `words`.
-bool among(const std::string& value, std::string_view words) {
-  const std::string all = " " + std::string(words) + " ";
-  return !value.empty() && all.find(" " + value + " ") != std::string::npos;
-}
-
 // Every plan option by the names that a launch may use: Megatron's, and ours.
 std::map<std::string, const OptionDef*> options_by_name() {
   std::map<std::string, const OptionDef*> names;
@@ -38,25 +34,27 @@ std::map<std::string, const OptionDef*> options_by_name() {
   return names;
 }
 
-std::optional<int64_t> whole(const std::string& text) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc{} || end != text.data() + text.size() || n < 0) return std::nullopt;
-  return n;
-}
-
 class Reader {
  public:
   Reader(const Launch& launch, const Arguments& given, const Architecture* a, Diagnostics& sink)
-      : launch_(launch), given_(given), a_(a), sink_(sink), names_(options_by_name()) {}
+      : torchtitan_(is_torchtitan(launch)),
+        words_(in_plan_words(launch, given)),
+        launch_(words_.launch),
+        given_(given),
+        a_(a),
+        sink_(sink),
+        names_(options_by_name()) {}
 
   LaunchReading read() {
     for (const LaunchFlag& flag : launch_.flags) read(flag);
     for (const LaunchUnknown& word : launch_.unknown) unknown(word);
-    if (a_ && a_->experts) experts();
+    if (a_ && a_->experts && !torchtitan_) experts();
     if (a_ && given("--num-layers")) look_for_parts();
     count_ranks();
-    element_types();
+    if (!torchtitan_ && given_.text("--profile") != "torchtitan") element_types();
+    batches();
+    if (given_.text("--profile") == "deepspeed") look_for_settings();
+    if (torchtitan_) settings_of_torchtitan();
     remark();
     return std::move(out_);
   }
@@ -64,19 +62,8 @@ class Reader {
  private:
   void refuse(const LaunchFlag& flag, std::string found, std::string expected,
               std::string advice = "", std::string slug = "contradiction") {
-    sink_.add({flag.where + ": " + flag.name, std::move(found), std::move(expected),
+    sink_.add({flag.where + ": " + flag.shown(), std::move(found), std::move(expected),
                std::move(advice), std::move(slug)});
-  }
-
-  // Python reads 2_048 as 2048.
-  static std::string without_underscores(const std::string& text) {
-    std::string digits;
-    for (size_t i = 0; i < text.size(); ++i)
-      if (text[i] != '_')
-        digits += text[i];
-      else if (i == 0 || i + 1 == text.size() || text[i + 1] == '_')
-        return text;
-    return digits.find_first_not_of("0123456789") == std::string::npos ? digits : text;
   }
 
   // A flag at the end of a command has the next command's first word behind it.
@@ -87,15 +74,6 @@ class Reader {
     return std::any_of(std::begin(kMeanings), std::end(kMeanings), alone) ||
            std::any_of(std::begin(kParts), std::end(kParts), alone) ||
            std::any_of(std::begin(kChanges), std::end(kChanges), switches);
-  }
-
-  // Of two numbers 0 and 0.0 are one.
-  static bool same(const std::string& value, std::string_view own) {
-    if (value == own) return true;
-    char *end = nullptr, *own_end = nullptr;
-    const std::string text(own);
-    const double x = std::strtod(value.c_str(), &end), y = std::strtod(text.c_str(), &own_end);
-    return !value.empty() && !text.empty() && *end == 0 && *own_end == 0 && x == y;
   }
 
   void read(const LaunchFlag& stated) {
@@ -116,7 +94,8 @@ class Reader {
       if (m.flag == flag.name && (known = true) && (m.own.empty() || m.own == flag.value))
         set(m.option, std::string(m.value), flag);
     for (const LaunchChange& c : kChanges)
-      if (c.flag == flag.name && (known = true) && (c.own.empty() || same(flag.value, c.own)))
+      if (c.flag == flag.name && (known = true) &&
+          (c.own.empty() || same_number(flag.value, c.own)))
         change(flag, c);
     if (const LaunchShape* s = find(kShapes, flag.name)) {
       known = true;
@@ -127,18 +106,10 @@ class Reader {
         part(flag, p);
     if (const LaunchNotPredicted* n = find(kNotPredicted, flag.name)) {
       known = true;
-      if (!among(flag.value, n->harmless)) not_predicted(n->flag, n->what);
+      if (!among(flag.value.empty() ? std::string(kNoValue) : flag.value, n->harmless))
+        not_predicted(flag.shown(), n->what);
     }
     if (!known && !read_elsewhere(flag.name)) slip(flag);
-  }
-
-  // Whether a word is one by its name: "$EXTRA_ARGS", "$@".
-  static bool is_named_as_flags(const std::string& word) {
-    std::string name;
-    for (const char c : word)
-      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return std::any_of(std::begin(kNamesOfFlags), std::end(kNamesOfFlags),
-                       [&](std::string_view part) { return name.find(part) != name.npos; });
   }
 
   // Further flags, or none; or the value of the flag before it.
@@ -215,7 +186,7 @@ class Reader {
   }
 
   static std::string origin_of(const LaunchFlag& flag) {
-    return fmt::format("{}: {}", flag.where, flag.name);
+    return fmt::format("{}: {}", flag.where, flag.shown());
   }
   std::string origin_of(const std::string& flag) const {
     const auto at = where_.find(flag);
@@ -354,7 +325,57 @@ class Reader {
   void element_types() {
     if (given("--fp16") && !overridden("--dtype") && !given("--accumulate-allreduce-grads-in-fp32"))
       set_unless_said("--grad-dtype", "f16", "--fp16");
-    if (!given("--fp16") && !given("--bf16")) set_unless_said("--dtype", "f32", "--bf16");
+    if (!given("--fp16") && !given("--bf16") && !given("--dtype"))
+      set_unless_said("--dtype", "f32", "--bf16");
+  }
+
+  std::optional<int64_t> stated(const char* option) const {
+    if (given_.has(option)) return whole(given_.text(option));
+    const auto it = out_.options.find(option);
+    return it == out_.options.end() ? std::nullopt : whole(it->second);
+  }
+
+  void batches() {
+    const int64_t replicas = replicas_of(out_.options, given_);
+    StepBatch batch{stated("--micro-batch"), stated("--global-batch")};
+    const char* flag = "train_batch_size";
+    if (const auto& local = words_.local_batch; local && whole(local->value)) {
+      batch = torchtitan_batch(batch, *whole(local->value), replicas);
+      flag = "--training.local_batch_size";
+    } else if (launch_.settings && !torchtitan_) {
+      const auto it = seen_.find("--gradient_accumulation_steps");
+      batch =
+          deepspeed_batch(batch, it == seen_.end() ? std::nullopt : whole(it->second), replicas);
+    } else {
+      return;
+    }
+    if (!batch.wrong.empty())
+      sink_.add({flag, batch.wrong, "samples of a step that agree with them",
+                 "Or say --global-batch on the command line.", "contradiction"});
+    if (batch.micro) set_unless_said("--micro-batch", std::to_string(*batch.micro), flag);
+    if (batch.total) set_unless_said("--global-batch", std::to_string(*batch.total), flag);
+  }
+
+  // The stage of ZeRO stands in DeepSpeed's own file.
+  void look_for_settings() {
+    for (const char* flag : {"--deepspeed_config", "--deepspeed-config", "--deepspeed"})
+      if (given(flag) && !seen_.at(flag).empty() && !stated("--zero"))
+        sink_.add({where_.at(flag) + ": " + flag, "a file of settings that is not read",
+                   "the file in an --args-file of its own, or --zero N on the command line", "",
+                   "missing-option"});
+  }
+
+  void settings_of_torchtitan() {
+    const auto value = [&](const char* flag) { return given(flag) ? seen_.at(flag) : ""; };
+    const std::string option = value("--activation_checkpoint.selective_ac_option");
+    if (value("--activation_checkpoint.mode") == "selective" && !option.empty() && option != "op" &&
+        !overridden("--recompute"))
+      not_predicted("--activation_checkpoint.selective_ac_option",
+                    "one layer in " + option + " is computed again as a whole");
+    if (!launch_.settings)
+      out_.remarks.push_back({"flags-in-doubt",
+                              "the launch may take more from a file of settings, which is not "
+                              "read: give it to --args-file too"});
   }
 
   bool given(const std::string& flag) const { return seen_.contains(flag); }
@@ -418,6 +439,8 @@ class Reader {
          "flags of the launch that are taken to change no collective: " + join(others, " ")});
   }
 
+  bool torchtitan_;
+  TorchtitanLaunch words_;
   const Launch& launch_;
   const Arguments& given_;
   const Architecture* a_;

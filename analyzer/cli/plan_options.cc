@@ -22,8 +22,8 @@ namespace {
 constexpr OptionDef kSetOption{
     "--set", "SWITCH=VALUE", "config: change a switch of the profile; see list switches", "", true};
 constexpr std::string_view kArgsFile = "--args-file";
-constexpr OptionDef kArgsFileOption{kArgsFile, "FILE",
-                                    "config: a Megatron launch script, or a list of its flags"};
+constexpr OptionDef kArgsFileOption{
+    kArgsFile, "FILE", "config: a launch script, its flags, or a file of settings", "", true};
 constexpr OptionDef kProfileOption{"--profile", "P",
                                    "config: the framework; see shape2trace list profiles"};
 
@@ -51,29 +51,62 @@ Plan read_plan(const Arguments& arguments, LaunchReading& launch, Diagnostics& s
   return plan;
 }
 
-// The launch file's flags beside those of the command line, which win.
+// What a file of settings says, which a launch may name.
+constexpr std::string_view kNamesSettings[] = {"--deepspeed_config", "--deepspeed-config",
+                                               "--deepspeed", "--job.config_file"};
+
+// Joins what several files say; `file` stands before the lines of each.
+void add_file(Launch& all, Launch launch, const std::string& file) {
+  if (launch.settings || all.settings)
+    for (Launch* each : {&all, &launch})
+      std::erase_if(each->flags, [](const LaunchFlag& flag) {
+        return std::find(std::begin(kNamesSettings), std::end(kNamesSettings), flag.name) !=
+               std::end(kNamesSettings);
+      });
+  all.settings = all.settings || launch.settings;
+  for (LaunchFlag& flag : launch.flags) {
+    flag.where = file + flag.where;
+    all.flags.push_back(std::move(flag));
+  }
+  for (LaunchUnknown& word : launch.unknown) {
+    word.where = file + word.where;
+    all.unknown.push_back(std::move(word));
+  }
+  all.variables.merge(launch.variables);
+}
+
+// The launch files' flags beside those of the command line, which win.
 LaunchReading add_launch(Arguments& arguments, const OperandText& text,
                          const Architecture* architecture, Diagnostics& sink) {
   if (!arguments.has(kArgsFile)) return {};
-  Diagnostics own = text.launch_errors;
-  LaunchReading reading;
-  if (text.launch) {
-    const Launch launch = read_launch(*text.launch, own);
-    if (launch.flags.empty() && !own.any())
-      own.add({"", "no flag of a launch", "a script, flags, or a JSON object of them", "",
-               "empty-file"});
-    reading = read_launch_flags(launch, arguments, architecture, own);
+  Launch all;
+  const bool one = text.launches.size() == 1;
+  for (const LaunchText& file : text.launches) {
+    Diagnostics own = file.errors;
+    if (file.text) {
+      Launch launch = read_launch(*file.text, own);
+      if (launch.flags.empty() && !own.any())
+        own.add({"", "no flag of a launch", "a script, flags, or a JSON object of them", "",
+                 "empty-file"});
+      add_file(all, std::move(launch), one ? "" : own.file() + ": ");
+    }
+    for (Diagnostic d : own.list()) {
+      if (d.expected == "JSON") d.expected = "flags of a launch";
+      d.pointer =
+          fmt::format("{} {}{}{}", kArgsFile, own.file(), d.pointer.empty() ? "" : ": ", d.pointer);
+      sink.add(std::move(d));
+    }
   }
+  const std::string lead =
+      fmt::format("{} {}", kArgsFile, one ? text.launches[0].errors.file() + ": " : "");
+  Diagnostics own;
+  LaunchReading reading = read_launch_flags(all, arguments, architecture, own);
   for (Diagnostic d : own.list()) {
-    if (d.expected == "JSON") d.expected = "flags of a launch";
-    d.pointer =
-        fmt::format("{} {}{}{}", kArgsFile, own.file(), d.pointer.empty() ? "" : ": ", d.pointer);
+    d.pointer = lead + d.pointer;
     sink.add(std::move(d));
   }
-  for (auto& [option, origin] : reading.origins)
-    origin = fmt::format("{} {}: {}", kArgsFile, own.file(), origin);
-  for (LaunchReading::Change& change : reading.changes)
-    change.origin = fmt::format("{} {}: {}", kArgsFile, own.file(), change.origin);
+  for (auto& [option, origin] : reading.origins) origin = lead + origin;
+  for (LaunchReading::Change& change : reading.changes) change.origin = lead + change.origin;
   arguments.options.insert(reading.options.begin(), reading.options.end());
   return reading;
 }
@@ -277,9 +310,11 @@ OperandText read_operand(const Arguments& arguments) {
   Diagnostics sink(input_name(path));
   std::optional<std::string> model = read_input(path, sink);
   sink.throw_if_any();
-  const std::string launch = arguments.text(kArgsFile);
-  OperandText text{std::move(model).value(), std::nullopt, Diagnostics(input_name(launch))};
-  if (arguments.has(kArgsFile)) text.launch = read_input(launch, text.launch_errors);
+  OperandText text{std::move(model).value(), {}};
+  for (const std::string& file : arguments.lines(kArgsFile)) {
+    LaunchText& launch = text.launches.emplace_back(LaunchText{{}, Diagnostics(input_name(file))});
+    launch.text = read_input(file, launch.errors);
+  }
   return text;
 }
 

@@ -30,10 +30,13 @@ struct Operand {
   Model model;
   std::optional<Profile> profile;
 };
+struct LaunchText {
+  std::optional<std::string> text;
+  Diagnostics errors;  // why there is none
+};
 struct OperandText {
   std::string model;
-  std::optional<std::string> launch;  // of --args-file, if there is one and it can be read
-  Diagnostics launch_errors;          // why it cannot
+  std::vector<LaunchText> launches;  // of every --args-file
 };
 OperandText read_operand(const Arguments& arguments);
 Operand load_text(const Arguments& arguments, const OperandText& text);

@@ -8,6 +8,7 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/io/json_cursor.h"
+#include "analyzer/io/launch_toml.h"
 #include "analyzer/io/shell/run.h"
 
 namespace s2t {
@@ -98,7 +99,7 @@ Launch read_script(const std::string& text, Diagnostics& sink) {
         launch.variables[name] = values[0].words[0].plain();
   } catch (const ShellError& e) {
     sink.add({"line " + std::to_string(e.line), e.what, "a script that can be followed",
-              "Or give its flags alone.", "shell-syntax"});
+              "Or give its flags alone.", "launch-syntax"});
   }
   return launch;
 }
@@ -133,11 +134,68 @@ void read_words(const JsonCursor& at, LaunchFlag& flag) {
   flag.more.assign(words.begin() + 1, words.end());
 }
 
+// What DeepSpeed's own file says, as flags.
+struct Setting {
+  std::string_view path, flag;
+  bool on = false;  // the flag has no value: it is there if this is true
+};
+constexpr Setting kDeepspeed[] = {
+    {"zero_optimization.stage", "--zero-stage"},
+    {"train_micro_batch_size_per_gpu", "--micro-batch-size"},
+    {"train_batch_size", "--global-batch-size"},
+    {"gradient_accumulation_steps", "--gradient_accumulation_steps"},
+    {"bf16.enabled", "--bf16", true},
+    {"bfloat16.enabled", "--bf16", true},
+    {"fp16.enabled", "--fp16", true},
+    {"communication_data_type", "--communication_data_type"},
+    {"zero_optimization.reduce_bucket_size", "--reduce_bucket_size"},
+    {"zero_optimization.stage3_param_persistence_threshold", "--param_persistence_threshold"},
+    {"zero_optimization.zero_hpz_partition_size", "--zero_hpz_partition_size"},
+    {"zero_optimization.mics_shard_size", "--mics_shard_size"},
+    {"zero_optimization.zero_quantized_weights", "--zero_quantized_weights", true},
+    {"zero_optimization.zero_quantized_gradients", "--zero_quantized_gradients", true},
+};
+
+bool is_deepspeed(JsonObject& object) {
+  for (const char* key :
+       {"zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"})
+    if (object.optional(key).present()) return true;
+  return false;
+}
+
+// "auto" leaves a value to who launches.
+Launch read_deepspeed(const JsonCursor& root) {
+  Launch launch;
+  launch.settings = true;
+  for (const Setting& setting : kDeepspeed) {
+    JsonCursor at = root;
+    for (const std::string& key : split(setting.path, '.')) {
+      JsonObject object = at.object();
+      object.ignore_rest();
+      at = object.optional(key);
+      if (!at) break;
+    }
+    LaunchFlag flag;
+    if (!at || !read_value(at, flag.value)) continue;
+    flag.name = setting.flag;
+    if (flag.value == "auto") {
+      flag.why_open = "\"auto\" is left to who launches";
+      if (setting.on) flag.name = "--dtype";
+    }
+    flag.where = at.pointer();
+    flag.written = setting.path;
+    if (setting.on && !flag.open()) flag.value.clear();
+    launch.flags.push_back(std::move(flag));
+  }
+  return launch;
+}
+
 Launch read_json(const JsonCursor& root) {
   Launch launch;
   ShellState variables;
   JsonObject object = root.object();
   object.ignore_rest();
+  if (is_deepspeed(object)) return read_deepspeed(root);
   if (const JsonCursor at = object.optional("shell_vars")) {
     JsonObject members = at.object();
     for (const JsonCursor& member : members.members())
@@ -172,6 +230,7 @@ Launch read_json(const JsonCursor& root) {
 
 Launch read_launch(const std::string& text, Diagnostics& sink) {
   const size_t first = text.find_first_not_of(" \t\r\n");
+  if (is_toml(text)) return read_toml(text, sink);
   if (first == std::string::npos || text[first] != '{') return read_script(text, sink);
   const std::optional<JsonDocument> document = parse_json(text, sink);
   return document ? read_json(JsonCursor(*document, sink)) : Launch{};

@@ -1,5 +1,6 @@
 // Reads the flags with which somebody launches a training job: a shell script, a plain list of
-// flags, or a JSON object of them (`{"args": {...}, "shell_vars": {...}}`, or the flags alone).
+// flags, or a JSON object of them (`{"args": {...}, "shell_vars": {...}}`, or the flags alone); and
+// files of settings that say the same, torchtitan's toml and DeepSpeed's JSON.
 //
 // A script is followed as a shell would (shell/run.h): flags are those of the commands that it comes
 // to, filled in with the variables that it sets; what only the shell of the day knows stays as it
@@ -22,8 +23,11 @@ struct LaunchFlag {
   std::string why_open;           // "TP is set nowhere in the file"
   // In a branch or a loop, or behind && or ||; or its value was set in one, and only there.
   bool conditional = false;
-  std::string doubt = {};  // "source env.sh (line 3) may set TP", in which its value is
+  bool gives_way = false;    // to the same flag of a launch, as torchtitan's toml does
+  std::string written = {};  // what the file calls it, if not by `name`
+  std::string doubt = {};    // "source env.sh (line 3) may set TP", in which its value is
 
+  const std::string& shown() const { return written.empty() ? name : written; }
   // Whether the value depends on something that the file does not set.
   bool open() const { return !why_open.empty(); }
 };
@@ -41,6 +45,8 @@ struct Launch {
   std::vector<LaunchFlag> flags;
   std::vector<LaunchUnknown> unknown;
   std::map<std::string, std::string> variables;  // as set in the file, filled in
+  // A file of settings, not a launch: what it does not say is as its framework has it.
+  bool settings = false;
 };
 
 // Reports JSON that cannot be read, and a script that cannot be followed.

@@ -140,6 +140,35 @@ TEST(LaunchFile, MayBeAnObjectOfFlags) {
   EXPECT_THAT(flags(R"({"--seq-length": "16"})"), ElementsAre(Pair("seq-length", "16")));
 }
 
+TEST(LaunchFile, MayBeATomlOfTorchtitan) {
+  Diagnostics sink("train.toml");
+  const Launch launch = read_launch(
+      "# a job\n[training]\nseq_len = 8_192  # tokens\ncompile = false\ndataset = 'c4 # x'\n\n"
+      "[activation_checkpoint]\nmode = \"full\"\n[float8]\nfilter_fqns = [\"output\",\n  \"x\"]\n"
+      "[parallelism]\ndata_parallel_shard_degree = -1\nempty = \"\"\n",
+      sink);
+  EXPECT_FALSE(sink.any());
+  EXPECT_TRUE(launch.settings);
+  std::string all;
+  for (const LaunchFlag& f : launch.flags)
+    all += f.name + "=" + f.value + (f.where.starts_with("line") ? f.where.substr(4) : "!") + "\n";
+  EXPECT_EQ(all,
+            "--training.seq_len=8_192 3\n--training.dataset=c4 # x 5\n"
+            "--activation_checkpoint.mode=full 8\n--float8.filter_fqns=output x 10\n"
+            "--parallelism.data_parallel_shard_degree=-1 13\n--training.local_batch_size=8!\n"
+            "--activation_checkpoint.selective_ac_option=2!\n");
+  read_launch("[a]\nb c\n", sink);
+  EXPECT_TRUE(sink.any());
+}
+
+TEST(LaunchFile, MayBeTheSettingsOfDeepSpeed) {
+  EXPECT_THAT(flags(R"({"train_batch_size": 64, "bf16": {"enabled": true}, "fp16": {"enabled":
+      false}, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}})"),
+              ElementsAre(Pair("zero-stage", "2"), Pair("global-batch-size", "64"),
+                          Pair("bf16", ""), Pair("reduce_bucket_size", "500000000")));
+  EXPECT_EQ(why_open(R"({"train_batch_size": "auto"})"), "\"auto\" is left to who launches");
+}
+
 TEST(LaunchFile, SaysWhereAFlagStands) {
   Diagnostics sink("train.sh");
   EXPECT_EQ(read_launch("\n\n--a 1", sink).flags.at(0).where, "line 3");

@@ -1,0 +1,161 @@
+#include "analyzer/cli/launch_sizes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+#include <utility>
+
+namespace s2t {
+namespace {
+
+constexpr std::string_view kSections[] = {
+    "--parallelism.",           "--training.",     "--job.",        "--activation_checkpoint.",
+    "--activation-checkpoint.", "--experimental.", "--checkpoint.", "--float8."};
+
+int64_t whole(const std::string& text, int64_t otherwise) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  return error == std::errc{} && end == text.data() + text.size() && n < (1 << 24) ? n : otherwise;
+}
+
+bool begins(const std::string& name, std::string_view with) {
+  return name.starts_with(with);
+}
+
+// What was once in [training] or [experimental], and words that dashes part.
+std::string newest_name(std::string name) {
+  if (name.find('.') == std::string::npos) return name;
+  std::replace(name.begin() + 2, name.end(), '-', '_');
+  const bool plan = name.find("parallel") != std::string::npos;
+  for (const std::string_view old : {"--training.", "--experimental."})
+    if (plan && begins(name, old)) name.replace(0, old.size(), "--parallelism.");
+  return name == "--training.batch_size" ? "--training.local_batch_size" : name;
+}
+
+class Translation {
+ public:
+  Translation(const Launch& launch, const Arguments& given) : out_{launch}, given_(given) {}
+
+  TorchtitanLaunch read() {
+    std::vector<LaunchFlag>& flags = out_.launch.flags;
+    for (LaunchFlag& flag : flags) {
+      flag.written = flag.name;
+      flag.name = newest_name(flag.name);
+      if (flag.value == "True" || flag.value == "true") flag.value.clear();
+    }
+    std::set<std::string> launched;
+    for (const LaunchFlag& flag : flags)
+      if (!flag.gives_way) launched.insert(flag.name);
+    std::erase_if(flags, [&](const LaunchFlag& flag) {
+      return flag.gives_way && launched.contains(flag.name);
+    });
+    std::erase_if(flags, [this](const LaunchFlag& flag) { return says_nothing(flag); });
+    replicas();
+    batches();
+    return std::move(out_);
+  }
+
+ private:
+  LaunchFlag* find(std::string_view name) {
+    for (LaunchFlag& flag : out_.launch.flags)
+      if (flag.name == name) return &flag;
+    return nullptr;
+  }
+
+  bool has_pipeline() {
+    if (given_.has("--pp")) return whole(given_.text("--pp"), 2) > 1;
+    const LaunchFlag* flag = find("--parallelism.pipeline_parallel_degree");
+    return flag && whole(flag->value, 2) > 1;
+  }
+
+  // Off, or left to torchtitan: the rest of the ranks, no accumulation; of a pipeline that is none.
+  bool says_nothing(const LaunchFlag& flag) {
+    if (flag.value == "False" || flag.value == "false") return true;
+    const bool rest = flag.name == "--parallelism.data_parallel_shard_degree" ||
+                      flag.name == "--training.global_batch_size";
+    const bool of_pipeline = begins(flag.name, "--parallelism.pipeline_parallel_") &&
+                             flag.name != "--parallelism.pipeline_parallel_degree";
+    return (rest && flag.value == "-1") || (of_pipeline && !has_pipeline());
+  }
+
+  // Sharding ranks of each copy are stated; a plan has all that see other samples.
+  void replicas() {
+    LaunchFlag* shards = find("--parallelism.data_parallel_shard_degree");
+    if (!shards) return;
+    shards->name = "--dp";
+    const LaunchFlag* copies = find("--parallelism.data_parallel_replicate_degree");
+    const int64_t n = whole(shards->value, 0);
+    if (copies && n > 0) shards->value = std::to_string(n * whole(copies->value, 1));
+  }
+
+  void batches() {
+    LaunchFlag* local = find("--training.local_batch_size");
+    if (!local) return;
+    if (!has_pipeline()) {
+      local->name = "--micro-batch";
+      return;
+    }
+    out_.local_batch = *local;
+    if (find("--parallelism.pipeline_parallel_microbatch_size"))
+      local->name = "--parallelism.pipeline_parallel_local_batch";
+    else
+      local->name = "--micro-batch", local->value = "1";
+  }
+
+  TorchtitanLaunch out_;
+  const Arguments& given_;
+};
+
+}  // namespace
+
+bool is_torchtitan(const Launch& launch) {
+  return std::any_of(launch.flags.begin(), launch.flags.end(), [](const LaunchFlag& flag) {
+    return std::any_of(std::begin(kSections), std::end(kSections),
+                       [&](std::string_view section) { return begins(flag.name, section); });
+  });
+}
+
+TorchtitanLaunch in_plan_words(const Launch& launch, const Arguments& given) {
+  return is_torchtitan(launch) ? Translation(launch, given).read() : TorchtitanLaunch{launch};
+}
+
+int64_t replicas_of(const std::map<std::string, std::string>& options, const Arguments& given) {
+  const auto number = [&](const char* option) -> int64_t {
+    if (given.has(option)) return whole(given.text(option), 1);
+    const auto it = options.find(option);
+    return it == options.end() ? 0 : whole(it->second, 1);
+  };
+  const int64_t others = std::max<int64_t>(1, number("--tp")) *
+                         std::max<int64_t>(1, number("--pp")) *
+                         std::max<int64_t>(1, number("--cp"));
+  if (const int64_t dp = number("--dp"); dp > 0) return dp;
+  return std::max<int64_t>(1, number("--world") / others);
+}
+
+StepBatch torchtitan_batch(StepBatch stated, int64_t local, int64_t replicas) {
+  if (stated.total && *stated.total != local * replicas)
+    stated.wrong = fmt::format("{} samples of each of {} replicas, but {} samples of a step", local,
+                               replicas, *stated.total);
+  stated.total = local * replicas;
+  return stated;
+}
+
+StepBatch deepspeed_batch(StepBatch stated, std::optional<int64_t> accumulated, int64_t replicas) {
+  const int64_t rounds = accumulated.value_or(1) * replicas;
+  if (stated.total && !stated.micro && rounds > 0) stated.micro = *stated.total / rounds;
+  if (stated.micro && !stated.total) stated.total = *stated.micro * rounds;
+  const bool even =
+      !stated.micro ||
+      (accumulated ? *stated.total == *stated.micro * rounds
+                   : *stated.micro > 0 && *stated.total % (*stated.micro * replicas) == 0);
+  if (!even)
+    stated.wrong =
+        fmt::format("{} samples of a step, but microbatches of {} x {} accumulated x {} replicas",
+                    *stated.total, *stated.micro, accumulated.value_or(1), replicas);
+  return stated;
+}
+
+}  // namespace s2t
