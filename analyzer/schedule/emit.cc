@@ -169,7 +169,7 @@ void Emitter::ragged(TensorId value, const Step& step, const Event& base, std::v
   const Axis* axis = nullptr;
   for (const Axis& a : graph_.mesh.axes())
     if (a.atoms == routing.atoms && (!axis || a.expert)) axis = &a;
-  Shape row = local_shape_of(graph_, value, step.before);
+  Shape row = sent_shape(value, step);
   row.erase(row.begin(), row.begin() + 2);
   Shape row_after = local_shape_of(graph_, value, step.after);
   row_after.erase(row_after.begin(), row_after.begin() + 2);
@@ -392,11 +392,11 @@ Event Emitter::message(const Op& transfer, TensorId value, Collective op, int st
   e.peer_offset = other % p - stage % p;
   e.dtype = v.dtype;
   e.shape = local_shape_of(graph_, value, layout);
-  Count count = elements(e.shape);
-  if (v.routing)
-    count = checked_mul(ragged_rows(graph_, forward_, value, layout, 0),
-                        elements({e.shape.begin() + 2, e.shape.end()}));
-  e.volume = volume(op, count, size_of(e.dtype), 2);
+  if (v.routing) {
+    e.shape.erase(e.shape.begin());
+    e.shape[0] = static_cast<int64_t>(ragged_rows(graph_, forward_, value, layout, 0));
+  }
+  e.volume = volume(op, elements(e.shape), size_of(e.dtype), 2);
   Cause c;
   c.kind = backward ? CauseKind::stage_backward : CauseKind::stage_forward;
   c.why = backward

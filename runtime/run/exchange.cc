@@ -296,13 +296,25 @@ std::vector<RoutedRows::Slot> Exchange::slots_of(TensorId value, const Layout& l
   return rows_of(r).slots(layout, atoms ? graph_.mesh.coordinate(rank_, atoms) : 0);
 }
 
-Tensor Exchange::ragged(TensorId value, const Tensor& local, const Step& s, const Tag& tag) {
+// Rows are of the rounded-up width on the wire.
+Shape Exchange::with_wire_rows(TensorId value, const Layout& layout) const {
+  const Shape& whole = graph_.value(value).shape;
+  Shape shape = region_of(whole, layout, graph_.mesh, rank_).size;
+  const Shape block = local_shape(whole, layout, graph_.mesh);
+  std::copy(block.begin() + 2, block.end(), shape.begin() + 2);
+  return shape;
+}
+
+Tensor Exchange::ragged(TensorId value, const Tensor& part, const Step& s, const Tag& tag) {
   const Routing& routing = forward_.routings[*graph_.value(value).routing];
   const Family family = family_over(graph_, s.atoms, true);
   const int64_t n = graph_.mesh.size(s.atoms);
   const auto from = slots_of(value, s.before), to = slots_of(value, s.after);
-  Tensor after(region_of(graph_.value(value).shape, s.after, graph_.mesh, rank_).size,
-               local.dtype());
+  Tensor after(with_wire_rows(value, s.after), part.dtype());
+  Shape handed = with_wire_rows(value, s.before);
+  if (s.to_dim >= 2)
+    handed[static_cast<size_t>(s.to_dim)] = after.shape()[static_cast<size_t>(s.to_dim)] * n;
+  const Tensor local = resized(part, handed);
   Ask ask{*s.collective, reduce_op(s.combiner), {}, {}};
   if (ask.op == Collective::all_reduce) {
     const Tensor rows = pack_rows(local, from);
@@ -333,7 +345,7 @@ Tensor Exchange::ragged(TensorId value, const Tensor& local, const Step& s, cons
     for (const Tensor& piece : cut(local, s.to_dim, n)) parts.push_back(pack_rows(piece, to));
     unpack_rows(after, call(family, ask, stacked(parts), parts[0].shape(), tag), to);
   }
-  return after;
+  return resized(after, region_of(graph_.value(value).shape, s.after, graph_.mesh, rank_).size);
 }
 
 // --- messages ------------------------------------------------------------------------------------
@@ -344,8 +356,8 @@ Tensor Exchange::on_the_wire(const Message& m) {
   const Layout& layout = forward_.layouts[m.value.at()];
   const Tensor part =
       m.send ? m.data : Tensor(region_of(v.shape, layout, graph_.mesh, rank_).size, v.dtype);
-  return v.routing ? pack_rows(part, slots_of(m.value, layout))
-                   : resized(part, local_shape(v.shape, layout, graph_.mesh));
+  if (!v.routing) return resized(part, local_shape(v.shape, layout, graph_.mesh));
+  return pack_rows(resized(part, with_wire_rows(m.value, layout)), slots_of(m.value, layout));
 }
 
 Tensor Exchange::off_the_wire(const Message& m, const Tensor& wire) {
@@ -354,9 +366,9 @@ Tensor Exchange::off_the_wire(const Message& m, const Tensor& wire) {
   const Layout& layout = forward_.layouts[m.value.at()];
   const Shape part = region_of(v.shape, layout, graph_.mesh, rank_).size;
   if (!v.routing) return resized(wire, part);
-  Tensor dense(part, v.dtype);
+  Tensor dense(with_wire_rows(m.value, layout), v.dtype);
   unpack_rows(dense, wire, slots_of(m.value, layout));
-  return dense;
+  return resized(dense, part);
 }
 
 void Exchange::messages(std::vector<Message>& list, bool batched) {

@@ -72,7 +72,8 @@ class Exchange {
   Tensor step(TensorId value, const Tensor& local, const Step& s, const Tag& tag);
   Tensor local_step(TensorId value, const Tensor& local, const Step& s) const;
   Tensor dense(TensorId value, const Tensor& local, const Step& s, const Tag& tag);
-  Tensor ragged(TensorId value, const Tensor& local, const Step& s, const Tag& tag);
+  Shape with_wire_rows(TensorId value, const Layout& layout) const;
+  Tensor ragged(TensorId value, const Tensor& part, const Step& s, const Tag& tag);
   const RoutedRows& rows_of(size_t routing);
   std::vector<RoutedRows::Slot> slots_of(TensorId value, const Layout& layout);
   Tensor on_the_wire(const Message& m);
