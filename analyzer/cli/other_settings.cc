@@ -106,7 +106,7 @@ void for_each_of_profile(const Arguments& arguments, const OperandText& text,
   for (const ProfileSwitch& s : profile_switches()) {
     const std::string now(profile[s.name]);
     if (now.empty()) continue;
-    for (const std::string& word : words_of(s.values)) {
+    for (const std::string& word : words_of(profile.values(s.name))) {
       if (word == now || !is_word(word)) continue;
       const auto changed = [&] {
         return load_text(with_setting(arguments, std::string(s.name), word), text).model;

@@ -170,6 +170,12 @@ void compare_with_switches(const Arguments& stated, Arguments& arguments, Launch
 bool is_foreign(const LaunchReading::Change& change, const Profile& profile) {
   const auto [name, value] = parts_of(change.assignment);
   const std::string_view now = profile[name];
+  const auto words = [&](std::string_view all) {
+    const std::vector<std::string> each = words_of(all);
+    return std::count(each.begin(), each.end(), value) > 0;
+  };
+  for (const ProfileSwitch& s : profile_switches())
+    if (s.name == name && words(s.values) && !words(profile.values(name))) return true;
   return now.empty() || (!change.from.empty() && now != change.from && now != value);
 }
 

@@ -163,14 +163,15 @@ constexpr ProfileSetting kMegatron[] = {
     {"vocabulary_padding", "128",
      "training/tokenizer, _vocab_size_with_padding: to a multiple of 128 x tp"},
     {"gradient_sync", "one_bucket",
-     "distributed/param_and_grad_buffer.py: one bucket unless reductions overlap the backward"},
+     "distributed/param_and_grad_buffer.py: one bucket unless reductions overlap the backward",
+     "one_bucket overlapped"},
     {"gradient_dtype", "float32", "training/arguments.py: bf16 accumulates and reduces in fp32"},
-    {"tensor_parallel", "optional_sequence", "tensor_parallel/mappings.py"},
-    {"blocks", "any", "transformer/transformer_config.py"},
+    {"tensor_parallel", "optional_sequence", "tensor_parallel/mappings.py", kOwn},
+    {"blocks", "any", "transformer/transformer_config.py", "any plain_scores"},
     {"parallel_blocks", "two_reductions",
      "tensor_parallel/layers.py, RowParallelLinear; NeMo falcon_decoder_layer.py on top of it"},
-    {"pipeline", "megatron", "pipeline_parallel/schedules.py"},
-    {"stage_split", "equal", "transformer/transformer_block.py, get_num_layers_to_build"},
+    {"pipeline", "megatron", "pipeline_parallel/schedules.py", "megatron megatron-0.8"},
+    {"stage_split", "equal", "transformer/transformer_block.py, get_num_layers_to_build", kOwn},
     {"expert_capacity", "none", "transformer/moe/token_dispatcher.py: drop-less"},
     {"fp16_gradient_dtype", "float16",
      "training/arguments.py: fp16 does so only with accumulate_allreduce_grads_in_fp32"},
@@ -189,13 +190,14 @@ constexpr ProfileSetting kMegatron[] = {
      "transformer/moe/experts.py: SequentialMLP, unless moe_grouped_gemm"},
     {"context_parallel", "p2p",
      "training/arguments.py, cp_comm_type; Transformer Engine "
-     "attention/dot_product_attention/context_parallel.py"},
+     "attention/dot_product_attention/context_parallel.py",
+     "p2p all_gather a2a"},
     {"ring_launch", "pairs",
      "Transformer Engine context_parallel.py, batch_p2p_comm: of two ranks on GPUs before "
      "Blackwell, "
      "and with NVTE_BATCH_MHA_P2P_COMM=1"},
     {"recompute", "whole_layers",
-     "tensor_parallel/random.py, CheckpointFunction: the whole segment runs again"},
+     "tensor_parallel/random.py, CheckpointFunction: the whole segment runs again", kOwn},
     {"latent_down", "duplicated",
      "transformer/multi_latent_attention.py: linear_q_down_proj, linear_kv_down_proj"},
     {"cross_entropy", "unfused", "tensor_parallel/cross_entropy.py, _VocabParallelCrossEntropy"},
@@ -207,7 +209,8 @@ constexpr ProfileSetting kMegatron[] = {
      "transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher; training/arguments.py has "
      "allgather by default"},
     {"moe_counts", "all_gather",
-     "transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: over ep x etp"},
+     "transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: over ep x etp",
+     "all_gather none"},
     {"moe_probs", "all_to_all",
      "transformer/moe/token_dispatcher.py: permuted probabilities are dispatched too"},
     {"shared_experts", "before",
@@ -218,13 +221,15 @@ constexpr ProfileSetting kMegatron[] = {
     {"moe_balancing", "none",
      "transformer/moe/router.py, apply_load_balancing_loss: only if moe_aux_loss_coeff is not 0"},
     {"grad_norm", "step",
-     "optimizer/clip_grads.py, get_grad_norm_fp32; clip_grad is 1.0 by default"},
+     "optimizer/clip_grads.py, get_grad_norm_fp32; clip_grad is 1.0 by default",
+     "step each_optimizer none"},
     {"loss_scaling", "fp16", "optimizer/optimizer.py, _unscale_main_grads_and_check_for_nan"},
     {"step_statistics", "step",
      "training/training.py, train_step: logical_and_ and reduce_max_across_model_parallel_group"},
     {"loss_logging", "step",
      "training/training.py, train_step, since 0.13: one average per step over dp x cp; before, "
-     "pretrain_gpt.py, loss_func"},
+     "pretrain_gpt.py, loss_func",
+     "step microbatch none"},
     {"expert_bias", "counted",
      "distributed/finalize_model_grads.py, _update_router_expert_bias: over tp x dp x cp"},
     {"p2p", "batched", "pipeline_parallel/p2p_communication.py, batch_p2p_comm"},
@@ -297,6 +302,15 @@ std::string expected_instead(std::string_view values, const std::string& value) 
   return (words.size() == 1 ? "" : "one of ") + join(words, ", ");
 }
 
+bool has_word(std::string_view words, std::string_view word) {
+  for (size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+      return true;
+  }
+  return false;
+}
+
 const ProfileSwitch* find_switch(std::string_view name) {
   for (const ProfileSwitch& s : kSwitches)
     if (s.name == name) return &s;
@@ -320,6 +334,20 @@ std::string_view Profile::operator[](std::string_view name) const {
   return setting ? setting->value : "";
 }
 
+bool Profile::is(std::string_view name, std::string_view value) const {
+  const ProfileSwitch* s = find_switch(name);
+  if (!s || !has_word(s->values, value))
+    throw Fault(fmt::format("no switch {} with a value {}", name, value));
+  return (*this)[name] == value;
+}
+
+std::string_view Profile::values(std::string_view name) const {
+  const ProfileSetting* setting = find_setting(*def_, name);
+  if (!setting) return "";
+  if (setting->values == kOwn) return setting->value;
+  return setting->values.empty() ? find_switch(name)->values : setting->values;
+}
+
 std::vector<ProfileSetting> Profile::settings() const {
   std::vector<ProfileSetting> all;
   for (const ProfileSwitch& s : kSwitches)
@@ -335,6 +363,17 @@ double Profile::real(std::string_view name) const {
   return positive_real(std::string((*this)[name]));
 }
 
+// A word of the switch that means nothing here, or none at all.
+Diagnostic Profile::refused(const std::string& name, const std::string& value,
+                            const std::string& expected) const {
+  const bool known = expected_instead(find_switch(name)->values, value).empty();
+  const std::string what = fmt::format("{}={}", name, value);
+  return {"--set", known ? fmt::format("{} under {}", what, def_->name) : what, expected,
+          known ? "The others are of other frameworks: shape2trace list profiles."
+                : did_you_mean(value, words_of(values(name))),
+          "bad-option"};
+}
+
 std::optional<Diagnostic> Profile::set(const std::string& assignment) {
   const size_t equals = assignment.find('=');
   const std::string name = assignment.substr(0, equals);
@@ -347,10 +386,8 @@ std::optional<Diagnostic> Profile::set(const std::string& assignment) {
     if (!find_setting(*def_, s.name)) continue;
     names.emplace_back(s.name);
     if (s.name != name) continue;
-    const std::string expected = expected_instead(s.values, value);
-    if (!expected.empty())
-      return Diagnostic{"--set", fmt::format("{}={}", name, value), expected,
-                        did_you_mean(value, words_of(s.values)), "bad-option"};
+    const std::string expected = expected_instead(values(name), value);
+    if (!expected.empty()) return refused(name, value, expected);
     changed_[name] = value;
     return std::nullopt;
   }

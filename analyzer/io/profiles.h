@@ -25,8 +25,13 @@ struct ProfileSwitch {
   std::string_view meaning;  // one line
 };
 
+inline constexpr std::string_view kOwn = "=";
+
 struct ProfileSetting {
   std::string_view name, value, source;
+  // Words of the switch that mean something under this framework; kOwn: `value` alone, a fact; "":
+  // all of them.
+  std::string_view values = "";
 };
 
 struct ProfileDef {
@@ -54,7 +59,10 @@ class Profile {
   // The value of a switch; "" if it means nothing under this framework. Throws Fault if there is no
   // switch of this name.
   std::string_view operator[](std::string_view name) const;
-  bool is(std::string_view name, std::string_view value) const { return (*this)[name] == value; }
+  // Throws Fault if the switch has no such word.
+  bool is(std::string_view name, std::string_view value) const;
+  // What it may be set to here: as in ProfileSwitch.
+  std::string_view values(std::string_view name) const;
   // 0 if the value is a word.
   int64_t number(std::string_view name) const;
   double real(std::string_view name) const;
@@ -63,6 +71,9 @@ class Profile {
   std::optional<Diagnostic> set(const std::string& assignment);
 
  private:
+  Diagnostic refused(const std::string& name, const std::string& value,
+                     const std::string& expected) const;
+
   const ProfileDef* def_;
   std::map<std::string, std::string, std::less<>> changed_;
 };

@@ -22,7 +22,6 @@ class Limits {
   void check() {
     parallelism();
     blocks();
-    synchronisation();
     sharding();
     pipeline();
     experts();
@@ -99,23 +98,6 @@ class Limits {
     no(a_.encoder_layers > 0, "an encoder", model);
   }
 
-  // What a synchronisation is made of are switches of its own framework.
-  void synchronisation() {
-    static constexpr std::pair<const char*, const char*> kNeeds[] = {
-        {"one_bucket", "bucket_size"},
-        {"overlapped", "bucket_size"},
-        {"ddp", "bucket_cap_mb"},
-        {"fsdp", "reshard_after_forward"},
-        {"zero", "reduce_bucket_size"}};
-    std::vector<std::string> taken;
-    for (const auto& [value, needed] : kNeeds)
-      if (!profile_[needed].empty()) taken.emplace_back(value);
-    for (const auto& [value, needed] : kNeeds)
-      refuse(is("gradient_sync", value) && profile_[needed].empty(), "--set",
-             fmt::format("gradient_sync={}", value), join(taken, " or "),
-             "The others are of other frameworks: shape2trace list profiles.");
-  }
-
   void sharding() {
     const int64_t replicas = std::max<int64_t>(1, profile_.number("replicate"));
     refuse(replicas > 1 && (p_.dp % replicas != 0 || p_.dp == replicas), "--set",
@@ -154,20 +136,15 @@ class Limits {
     refuse(profile_["context_parallel"].empty(), "--cp", "context parallelism", "1",
            "megatron, torchtitan and deepspeed have it.");
     if (is("gradient_sync", "zero")) return;
-    const bool of_torch =
-        is("context_parallel", "gathered_ring") || is("context_parallel", "exchanged_ring");
-    refuse(!profile_["context_parallel"].empty() && of_torch != is("gradient_sync", "fsdp"),
-           "--set", fmt::format("context_parallel={}", profile_["context_parallel"]),
-           of_torch ? "p2p, all_gather or a2a" : "gathered_ring or exchanged_ring",
-           of_torch ? "torchtitan has PyTorch's ring." : "megatron has the others.");
     if (is("context_parallel", "a2a")) exchanged_heads();
     refuse(a_.sinks && !profile_["context_parallel"].empty() && !is("context_parallel", "a2a"),
            "--cp",
            is("context_parallel", "all_gather") ? "attention sinks with gathered keys and values"
                                                 : "attention sinks in a ring",
            "1",
-           of_torch ? "PyTorch's ring has none."
-                    : "Transformer Engine has them with --set context_parallel=a2a only.");
+           is("gradient_sync", "fsdp")
+               ? "PyTorch's ring has none."
+               : "Transformer Engine has them with --set context_parallel=a2a only.");
     refuse(
         !profile_["context_parallel"].empty() && p_.seq % (2 * p_.cp) != 0 && p_.seq % p_.cp == 0,
         "--seq", fmt::format("{} tokens in two chunks for each of {} ranks of cp", p_.seq, p_.cp),

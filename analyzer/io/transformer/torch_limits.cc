@@ -10,9 +10,6 @@ namespace {
 void check_ulysses(const Architecture& a, const Plan& p, const Profile& profile,
                    const Refuse& refuse) {
   if (p.cp == 1) return;
-  refuse(!profile.is("context_parallel", "a2a"), "--set",
-         fmt::format("context_parallel={}", profile["context_parallel"]), "a2a",
-         "It exchanges heads for tokens (Ulysses); megatron has the others.");
   refuse(p.tp * p.pp > 1, "--cp", "sequence parallelism beside tensor parallelism or a pipeline",
          "--tp 1 and --pp 1", "Megatron-DeepSpeed asserts the same.");
   refuse(a.experts.has_value(), "--cp", "sequence parallelism with experts", "1",

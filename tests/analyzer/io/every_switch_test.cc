@@ -1,6 +1,8 @@
 // Whatever one switch of a profile is set to, a plan is predicted or refused.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "analyzer/base/text.h"
 #include "tests/analyzer/io/framework_steps.h"
 
@@ -31,9 +33,8 @@ std::string broken(const Architecture& a, const Plan& p, const Profile& profile)
 std::vector<std::string> assignments(const ProfileDef& def) {
   std::vector<std::string> all;
   for (const ProfileSwitch& s : profile_switches())
-    for (const std::string& word : words_of(s.values))
-      if (!Profile(def)[s.name].empty())
-        all.push_back(fmt::format("{}={}", s.name, example_of(word)));
+    for (const std::string& word : words_of(Profile(def).values(s.name)))
+      all.push_back(fmt::format("{}={}", s.name, example_of(word)));
   return all;
 }
 
@@ -51,12 +52,19 @@ TEST(EverySwitch, IsPredictedOrRefused) {
         }
 }
 
-TEST(EverySwitch, OfAnotherFrameworksGradientsIsRefused) {
-  for (const char* value : {"one_bucket", "overlapped"}) {
-    const std::string set = fmt::format("gradient_sync={}", value);
-    EXPECT_THAT(refusals(llama(1, 32, 4, 64), split_of(1, 4, 32), profile_of("deepspeed", {set})),
-                testing::ElementsAre(testing::HasSubstr(set + " under deepspeed; expected zero")));
-  }
+// Words of the switch, all of them, and those of other frameworks among them.
+TEST(EverySwitch, TakesItsWordsAndNoneOfAnotherFramework) {
+  for (const ProfileDef& def : profiles())
+    for (const ProfileSwitch& s : profile_switches()) {
+      Profile profile(def);
+      const std::vector<std::string> own = words_of(profile.values(s.name));
+      if (profile[s.name].empty()) continue;
+      for (const std::string& word : words_of(s.values)) {
+        const bool taken = std::find(own.begin(), own.end(), word) != own.end();
+        EXPECT_EQ(!profile.set(fmt::format("{}={}", s.name, example_of(word))), taken)
+            << def.name << " " << s.name << " " << word;
+      }
+    }
 }
 
 }  // namespace

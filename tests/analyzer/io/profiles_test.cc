@@ -72,6 +72,16 @@ TEST(Profiles, AreChangedOneSwitchAtATime) {
   EXPECT_EQ(megatron()["p2p"], "batched");
 }
 
+TEST(Profiles, RefuseWordsOfOtherFrameworks) {
+  EXPECT_THAT(refusal("context_parallel=gathered_ring"),
+              HasSubstr("context_parallel=gathered_ring under megatron; expected one of \"p2p\", "
+                        "\"all_gather\", \"a2a\""));
+  EXPECT_THAT(refusal("gradient_sync=fsdp"), HasSubstr("The others are of other frameworks"));
+  EXPECT_EQ(megatron().values("tensor_parallel"), "optional_sequence");
+  EXPECT_TRUE(megatron().is("gradient_sync", "one_bucket"));
+  EXPECT_THROW(static_cast<void>(megatron().is("gradient_sync", "onebucket")), Fault);
+}
+
 TEST(Profiles, RefuseWhatIsNoSwitchAndWhatIsNoValueOfOne) {
   EXPECT_THAT(refusal("p2pp=single"), HasSubstr("Did you mean \"p2p\"?"));
   EXPECT_THAT(refusal("p2p=singel"), HasSubstr("Did you mean \"single\"?"));
