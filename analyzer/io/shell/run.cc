@@ -17,7 +17,7 @@ namespace s2t {
 namespace {
 
 constexpr int kDeepest = 24;           // calls and scripts in each other
-constexpr size_t kMostSteps = 50'000;  // loops in loops
+constexpr size_t kMostWork = 500'000;  // variables that commands keep; ends loops in loops
 
 using Kind = ShellCommand::Kind;
 using After = ShellPipeline::After;
@@ -110,7 +110,10 @@ class Runner {
 
   void run(const ShellCommand& c) {
     if (state_.dead) return;
-    if (++steps_ > kMostSteps) throw ShellError{c.line, "more loops in loops than can be followed"};
+    work_ += 10 + state_.values().size();
+    if (work_ > kMostWork)
+      throw ShellError{c.line,
+                       "more commands and variables, with those of loops, than are followed"};
     for (const ShellWord& word : c.redirections) expand(word);
     switch (c.kind) {
       case Kind::simple:
@@ -264,10 +267,7 @@ class Runner {
   }
 
   static ShellValue value_of(ShellText text, int line) {
-    ShellValue value;
-    value.words.push_back(std::move(text));
-    value.line = line;
-    return value;
+    return {.words = {std::move(text)}, .line = line};
   }
 
   void simple(const ShellCommand& c) {
@@ -477,7 +477,7 @@ class Runner {
   ShellState state_, returns_, breaks_;  // and where it is if a function returns, a loop is left
   std::vector<ShellLocals> locals_;
   std::vector<ShellCall> calls_;
-  size_t steps_ = 0;
+  size_t work_ = 0;
   int conditional_ = 0, quiet_ = 0, depth_ = 0, loops_ = 0;
 };
 

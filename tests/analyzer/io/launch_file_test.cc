@@ -282,6 +282,18 @@ TEST(LaunchFile, RefusesAScriptThatCannotBeFollowed) {
   }
 }
 
+TEST(LaunchFile, RefusesWhatWouldTakeForeverToFollow) {
+  std::string loops = "run --a 1", branches;
+  for (int i = 0; i < 20; ++i) loops = "for x in 1 2; do " + loops + "; done";
+  for (int i = 0; i < 3000; ++i) branches += "if true; then V" + std::to_string(i) + "=1; fi\n";
+  for (const std::string& script : {loops, branches}) {
+    Diagnostics sink("train.sh");
+    read_launch(script, sink);
+    ASSERT_EQ(sink.list().size(), 1u);
+    EXPECT_THAT(sink.list()[0].found, testing::HasSubstr("than are followed"));
+  }
+}
+
 TEST(LaunchFile, AHashInQuotesIsNoComment) {
   EXPECT_THAT(flags("--name \"run # 1\" --tp 4 # --no 1"),
               ElementsAre(Pair("name", "run # 1"), Pair("tp", "4")));
