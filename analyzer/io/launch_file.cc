@@ -9,6 +9,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/io/json_cursor.h"
 #include "analyzer/io/launch_toml.h"
+#include "analyzer/io/shell/expansion.h"
 #include "analyzer/io/shell/run.h"
 
 namespace s2t {

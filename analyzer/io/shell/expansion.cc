@@ -345,6 +345,15 @@ void ShellExpansion::arithmetic(const ShellRange& written, bool quoted, Fields& 
   put(ShellText(std::move(result)), quoted, out);
 }
 
+ShellText expand_text(const std::string& text, ShellState& state) {
+  const ShellSource source(text);
+  try {
+    return ShellExpansion(state, [](const ShellRange&) {}).quoted({&source, 0, source.text.size()});
+  } catch (const ShellError&) {
+    return ShellText({text, 0, false, quoted(text.substr(0, 80)) + " cannot be computed here"});
+  }
+}
+
 std::vector<std::string> changed_names(const std::string& arithmetic) {
   if (arithmetic.size() > kMostArithmetic) return {};
   static const std::regex kName(

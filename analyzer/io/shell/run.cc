@@ -16,8 +16,8 @@
 namespace s2t {
 namespace {
 
-constexpr int kDeepest = 24;           // calls and scripts in each other
-constexpr size_t kMostWork = 500'000;  // variables that commands keep; ends loops in loops
+constexpr int kDeepest = 24;             // calls and scripts in each other
+constexpr size_t kMostWork = 2'000'000;  // values that are copied, and commands
 
 using Kind = ShellCommand::Kind;
 using After = ShellPipeline::After;
@@ -75,9 +75,16 @@ class Runner {
     for (const auto& document : pipeline.commands.front().documents) read_document(*document, true);
   }
 
+  // Loops in loops, and lists that grow in many branches, have no end in sight.
+  void work(size_t more) {
+    work_ += more;
+    if (work_ > kMostWork) throw ShellError{line_, "more branches and loops than are followed"};
+  }
+
   // A subshell: what it sets is lost.
   template <class Body>
   void apart(const Body& body) {
+    work(state_.weight());
     const ShellState before = state_;
     const auto returns = returns_, breaks = breaks_;
     body();
@@ -89,6 +96,7 @@ class Runner {
   // A body that is executed or not.
   template <class Body>
   void perhaps(const Body& body) {
+    work(2 * state_.weight());
     ShellState before = state_;
     ++conditional_;
     body();
@@ -110,10 +118,8 @@ class Runner {
 
   void run(const ShellCommand& c) {
     if (state_.dead) return;
-    work_ += 10 + state_.values().size();
-    if (work_ > kMostWork)
-      throw ShellError{c.line,
-                       "more commands and variables, with those of loops, than are followed"};
+    line_ = c.line;
+    work(1);
     for (const ShellWord& word : c.redirections) expand(word);
     switch (c.kind) {
       case Kind::simple:
@@ -158,6 +164,7 @@ class Runner {
   }
 
   void branch(const ShellList& body, ShellState& after) {
+    work(3 * state_.weight());
     ++conditional_;
     run(body);
     --conditional_;
@@ -212,6 +219,7 @@ class Runner {
     ShellState before = state_;
     ++quiet_;
     for (int pass = 0; pass < 2; ++pass) {
+      work(3 * state_.weight());
       next();
       body();
       state_.join(breaks_);
@@ -257,12 +265,16 @@ class Runner {
     return {state_, [this](const ShellRange& inside) { substitute(inside); }};
   }
 
-  std::vector<ShellText> expand(const ShellWord& word) { return expansion().words(word); }
+  std::vector<ShellText> expand(const ShellWord& word) {
+    std::vector<ShellText> words = expansion().words(word);
+    for (const ShellText& each : words) work(each.size() / 4);
+    return words;
+  }
 
   // $(...): what it prints is not known; what it starts is.
   void substitute(const ShellRange& inside) {
     const Deeper deeper(depth_, inside.line());
-    const ShellText text = verbatim(inside);
+    const ShellText text = as_written(inside);
     apart([&] { script_of(sources_.emplace_back(text)); });
   }
 
@@ -278,6 +290,7 @@ class Runner {
     for (; first < c.words.size(); ++first) {
       auto a = read_assignment(c.words[first], expansion());
       if (!a) break;
+      for (const ShellText& word : a->value.words) work(word.size() / 4);
       assign(state_, *a);
       assignments.push_back(std::move(*a));
     }
@@ -425,7 +438,7 @@ class Runner {
 
   // A script of its own, if it is one.
   void read_document(const ShellDocument& d, bool surely) {
-    const ShellText text = d.verbatim ? verbatim(d) : expansion().quoted(d);
+    const ShellText text = d.verbatim ? as_written(d) : expansion().quoted(d);
     if (text.plain().find(" --") == std::string::npos) return;
     const Deeper deeper(depth_, d.line());
     try {
@@ -436,15 +449,6 @@ class Runner {
     } catch (const ShellError&) {
       if (surely) throw;
     }
-  }
-
-  static ShellText verbatim(const ShellRange& range) {
-    const ShellSource& source = *range.source;
-    ShellText text;
-    for (size_t i = range.begin; i < range.end; ++i)
-      text.add(
-          {std::string(1, source.text[i]), source.lines[i], source.conditional, "", source.doubt});
-    return text;
   }
 
   // bash -c "...", and here-documents that a program reads.
@@ -478,22 +482,13 @@ class Runner {
   std::vector<ShellLocals> locals_;
   std::vector<ShellCall> calls_;
   size_t work_ = 0;
-  int conditional_ = 0, quiet_ = 0, depth_ = 0, loops_ = 0;
+  int line_ = 1, conditional_ = 0, quiet_ = 0, depth_ = 0, loops_ = 0;
 };
 
 }  // namespace
 
 ShellRun run_shell(const std::string& script) {
   return Runner().run(script);
-}
-
-ShellText expand_text(const std::string& text, ShellState& state) {
-  const ShellSource source(text);
-  try {
-    return ShellExpansion(state, [](const ShellRange&) {}).quoted({&source, 0, source.text.size()});
-  } catch (const ShellError&) {
-    return ShellText({text, 0, false, quoted(text.substr(0, 80)) + " cannot be computed here"});
-  }
 }
 
 }  // namespace s2t

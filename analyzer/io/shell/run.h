@@ -27,7 +27,4 @@ struct ShellRun {
 // Throws ShellError.
 ShellRun run_shell(const std::string& script);
 
-// `text` as between double quotes, with these variables; as written if it cannot be expanded.
-ShellText expand_text(const std::string& text, ShellState& state);
-
 }  // namespace s2t

@@ -223,6 +223,16 @@ ShellState ShellState::environment() const {
   return inner;
 }
 
+size_t ShellState::weight() const {
+  size_t all = 0;
+  for (const auto& [name, values] : values_)
+    for (const ShellValue& value : values) {
+      all += 1 + value.words.size();
+      for (const ShellText& word : value.words) all += word.pieces().size();
+    }
+  return all;
+}
+
 bool ShellState::operator==(const ShellState& other) const {
   return dead == other.dead && std::equal(values_.begin(), values_.end(), other.values_.begin(),
                                           other.values_.end(), [](const auto& a, const auto& b) {

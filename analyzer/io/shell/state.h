@@ -47,6 +47,9 @@ class ShellState {
   // What a program sees that is started here.
   ShellState environment() const;
 
+  // How much there is to copy: values and their pieces.
+  size_t weight() const;
+
   bool operator==(const ShellState& other) const;
   const std::map<std::string, std::vector<ShellValue>>& values() const { return values_; }
 

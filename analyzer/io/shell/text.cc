@@ -150,6 +150,15 @@ ShellSource::ShellSource(const ShellText& of)
   lines.push_back(lines.empty() ? of.line() : lines.back());
 }
 
+ShellText as_written(const ShellRange& range) {
+  const ShellSource& source = *range.source;
+  ShellText text;
+  for (size_t i = range.begin; i < range.end; ++i)
+    text.add(
+        {std::string(1, source.text[i]), source.lines[i], source.conditional, "", source.doubt});
+  return text;
+}
+
 size_t shell_name_end(const std::string& text, size_t at) {
   if (at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0) return at;
   while (at < text.size() &&

@@ -59,6 +59,9 @@ struct ShellRange {
   int line() const { return source->lines[begin]; }
 };
 
+// Nothing of it filled in.
+ShellText as_written(const ShellRange& range);
+
 // A script that cannot be followed.
 struct ShellError {
   int line;
