@@ -11,8 +11,7 @@ namespace {
 
 class Filling {
  public:
-  Filling(const Graph& graph, const std::vector<GradientLeaf>& leaves)
-      : graph_(graph), decl_(graph.sync) {
+  Filling(const Graph& graph, const std::vector<GradientLeaf>& leaves) : decl_(graph.sync) {
     for (const GradientLeaf& leaf : leaves) {
       if (!leaf.data) continue;
       leaves_[{leaf.stage, graph.value(leaf.parameter).name}] = {&leaf};
@@ -74,7 +73,6 @@ class Filling {
     return bucket.elements * size_of(leaf.dtype) >= static_cast<Count>(*decl_.bucket_bytes);
   }
 
-  const Graph& graph_;
   const GradientSyncDecl& decl_;
   std::map<std::pair<int, std::string>, Found> leaves_;
   std::map<Kind, size_t> open_;
