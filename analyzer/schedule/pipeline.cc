@@ -104,14 +104,6 @@ RankedActions build_schedule(const PipelinePlan& plan) {
   return ranks;
 }
 
-std::vector<int> virtual_sizes(int layers, int ranks) {
-  std::vector<int> sizes;
-  if (layers < 1 || ranks < 1 || layers % ranks != 0) return sizes;
-  for (int v = 1; v <= layers / ranks; ++v)
-    if (layers / ranks % v == 0) sizes.push_back(v);
-  return sizes;
-}
-
 std::string to_string(const Action& a, Labels labels) {
   static constexpr std::array<std::string_view, 6> kLetters{"F", "B", "sf", "rf", "sb", "rb"};
   std::string text{kLetters[static_cast<size_t>(a.kind)]};

@@ -102,10 +102,6 @@ std::vector<std::string> refusals(const PipelinePlan& plan);
 // chunks. Operations that would stay on one rank are left out; in a batch, sends come first.
 RankedActions build_schedule(const PipelinePlan& plan);
 
-// The numbers of chunks per rank that split `layers` evenly over `ranks`: the divisors of
-// layers / ranks; empty if that does not divide. 24 layers on 4 ranks: 1, 2, 3, 6.
-std::vector<int> virtual_sizes(int layers, int ranks);
-
 enum class Labels { brief, numbered };  // P2P as `sf` or as `sf3`
 std::string to_string(const Action& action, Labels labels = Labels::numbered);
 // "rf F0 [sf|rb] B0"

@@ -220,12 +220,6 @@ TEST(Schedules, TableHasOneRowPerNameWithWords) {
   EXPECT_EQ(find_schedule("zb"), nullptr);
 }
 
-TEST(Schedules, VirtualSizesAreTheDivisorsOfLayersPerRank) {
-  EXPECT_THAT(virtual_sizes(24, 4), ElementsAre(1, 2, 3, 6));
-  EXPECT_THAT(virtual_sizes(25, 4), IsEmpty());
-  EXPECT_THAT(virtual_sizes(4, 4), ElementsAre(1));
-}
-
 TEST(Refusals, SpeakMegatronsWords) {
   EXPECT_THAT(refusals(with(plan("interleaved", 4, 6, 2), kM08)),
               ElementsAre("the number of microbatches (6) is not divisible by the "
