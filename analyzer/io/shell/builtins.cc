@@ -69,7 +69,7 @@ void unset(ShellState& state, const Words& words, int line) {
     const std::string word = words[i].plain();
     if (word == "-f") return;
     const size_t end = shell_name_end(word, 0);
-    if (end == word.size())
+    if (end == word.size() && !state.is_readonly(word))
       state.unset(word);
     else if (end > 0)
       state.open(word.substr(0, end), "elements of it are unset", line);

@@ -131,12 +131,18 @@ void ShellState::set(const std::string& name, ShellValue value) {
     const ShellValue& old = before->front();
     value.exported = value.exported || old.exported;
     value.integer = value.integer || old.integer;
-    if (old.readonly) return open(name, name + " is readonly", value.line);
+    if (is_readonly(name)) return open(name, name + " is readonly", value.line);
     if (old.array && !value.array) return open(name, name + " is an array", value.line);
   }
   if (letters_of(value) > kMostLetters)
     return open(name, fmt::format("\"${}\" cannot be computed here", name), value.line);
   values_[name] = {std::move(value)};
+}
+
+bool ShellState::is_readonly(const std::string& name) const {
+  const auto* values = find(name);
+  return values && std::any_of(values->begin(), values->end(),
+                               [](const ShellValue& value) { return value.readonly; });
 }
 
 void ShellState::append(const std::string& name, ShellValue more) {
@@ -159,6 +165,7 @@ void ShellState::append(const std::string& name, ShellValue more) {
 void ShellState::open(const std::string& name, std::string why, int line) {
   ShellValue value;
   value.exported = find(name) ? find(name)->front().exported : exports_;
+  value.readonly = is_readonly(name);
   value.words.emplace_back(ShellPiece{"$" + name, line, false, std::move(why)});
   value.line = line;
   values_[name] = {std::move(value)};

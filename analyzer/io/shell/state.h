@@ -31,6 +31,7 @@ class ShellState {
   void set(const std::string& name, ShellValue value);
   void append(const std::string& name, ShellValue more);
   void unset(const std::string& name) { values_.erase(name); }
+  bool is_readonly(const std::string& name) const;
   void put(const std::string& name, std::vector<ShellValue> values) {
     values_[name] = std::move(values);
   }

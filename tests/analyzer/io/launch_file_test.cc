@@ -233,9 +233,9 @@ TEST(LaunchFile, KnowsAllThatChangesAVariable) {
   for (const char* changed :
        {"read TP", "read -r A TP <<< 8", "printf -v TP %d 8", "mapfile -t TP", "getopts t: TP",
         ": $((TP *= 2))", "for ((TP = 1; TP < 4; TP++)); do :; done", "eval \"$1\"; TP=$1",
-        "TP[0]=8", "readonly TP; TP=8", "while read TP; do :; done < file",
-        "for TP in $LIST; do :; done", "for i in 1 2; do TP=$((TP * 2)); done",
-        "f() { TP=$1; }; f $X", "IFS=4"})
+        "TP[0]=8", "readonly TP; TP=8", "readonly TP; TP=8; TP=4",
+        "while read TP; do :; done < file", "for TP in $LIST; do :; done",
+        "for i in 1 2; do TP=$((TP * 2)); done", "f() { TP=$1; }; f $X", "IFS=4"})
     EXPECT_NE(value_of_tp(std::string("TP=4\n") + changed), "4") << changed;
   for (const char* holds :
        {"TP=8 > log", "! TP=8", "time TP=8", "eval TP=8", "eval \"TP='8'\"", "f() { TP=8; }\nf",
