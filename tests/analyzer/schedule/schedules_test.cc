@@ -13,7 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::inference;
-using ::testing::IsEmpty;
 using testing::kernels;
 using testing::messages;
 using testing::peaks;
