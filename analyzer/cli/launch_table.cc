@@ -48,6 +48,12 @@ class Reader {
   LaunchReading read() {
     for (const LaunchFlag& flag : launch_.flags) read(flag);
     for (const LaunchUnknown& word : launch_.unknown) unknown(word);
+    compare_launches();
+    for (const LaunchFlag& flag : launch_.stray)
+      refuse(flag, "a line of its own, which is part of no launch",
+             "a launch that goes on up to here: each line before it ends with a backslash",
+             "A blank behind a backslash, or a comment between the lines, ends a command.",
+             "launch-syntax");
     if (a_ && a_->experts && !torchtitan_) experts();
     if (a_ && given("--num-layers")) look_for_parts();
     count_ranks();
@@ -169,6 +175,29 @@ class Reader {
            it == names_.end() ? "Leave one of them out of the file."
                               : fmt::format("Or say {} on the command line.", it->second->flag));
     return true;
+  }
+
+  bool said_on_command_line(const std::string& flag) const {
+    if (const auto it = names_.find(flag); it != names_.end()) return overridden(it->second->flag);
+    if (const LaunchMeaning* m = find(kMeanings, flag)) return overridden(m->option);
+    return (among(flag, kRanksOfANode) || among(flag, kNodes)) && given_.has("--world");
+  }
+
+  // A flag of one launch of a script that another lacks: together they are neither.
+  void compare_launches() {
+    std::map<int, std::pair<std::string, std::set<std::string>>> launches;
+    for (const LaunchFlag& flag : launch_.flags)
+      if (flag.launch > 0)
+        launches.try_emplace(flag.launch, flag.where, std::set<std::string>())
+            .first->second.second.insert(flag.name);
+    for (const LaunchFlag& flag : launch_.flags)
+      for (const auto& [which, other] : launches)
+        if (flag.launch > 0 && !other.second.contains(flag.name) && matters(flag.name) &&
+            !said_on_command_line(flag.name)) {
+          refuse(flag, fmt::format("the launch of {} is without it", other.first),
+                 "launches with the same flags", "Give the flags of one launch alone.");
+          break;
+        }
   }
 
   void not_predicted(std::string_view flag, std::string_view what) {
@@ -432,6 +461,8 @@ class Reader {
         "the launch has no flag for what the config has, which is predicted: ");
     say(not_compared_, "flags-not-read",
         "flags of the launch that are not compared with the config: ");
+    say(launch_.left_out, "flags-not-read",
+        "commands that launch no training, whose flags are left out: ");
     if (others_.empty()) return;
     const std::vector<std::string> others(others_.begin(), others_.end());
     out_.remarks.push_back(

@@ -64,10 +64,12 @@ void add_file(Launch& all, Launch launch, const std::string& file) {
                std::end(kNamesSettings);
       });
   all.settings = all.settings || launch.settings;
-  for (LaunchFlag& flag : launch.flags) {
-    flag.where = file + flag.where;
-    all.flags.push_back(std::move(flag));
-  }
+  for (auto member : {&Launch::flags, &Launch::stray})
+    for (LaunchFlag& flag : launch.*member) {
+      flag.where = file + flag.where;
+      (all.*member).push_back(std::move(flag));
+    }
+  for (const std::string& command : launch.left_out) all.left_out.push_back(file + command);
   for (LaunchUnknown& word : launch.unknown) {
     word.where = file + word.where;
     all.unknown.push_back(std::move(word));

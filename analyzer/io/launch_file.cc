@@ -8,6 +8,7 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/io/json_cursor.h"
+#include "analyzer/io/launch_calls.h"
 #include "analyzer/io/launch_toml.h"
 #include "analyzer/io/shell/expansion.h"
 #include "analyzer/io/shell/run.h"
@@ -72,7 +73,7 @@ bool may_be_flags(const ShellText& word) {
   return word.pieces().size() == 1 && word.pieces()[0].splits && !word.open().empty();
 }
 
-void read_call(const ShellCall& call, const ShellState& state, Launch& launch) {
+void read_call(const ShellCall& call, int which, const ShellState& state, Launch& launch) {
   for (size_t i = 0; i < call.words.size(); ++i) {
     const ShellText& word = call.words[i];
     if (i > 0 && may_be_flags(word)) {
@@ -85,6 +86,7 @@ void read_call(const ShellCall& call, const ShellState& state, Launch& launch) {
     if (!is_flag(word.plain())) continue;
     LaunchFlag flag = flag_at(call.words, i);
     flag.conditional = flag.conditional || call.conditional;
+    flag.launch = which;
     if (take_yaml(flag)) launch.flags.push_back(std::move(flag));
   }
 }
@@ -94,7 +96,15 @@ Launch read_script(const std::string& text, Diagnostics& sink) {
   try {
     ShellRun run = run_shell(text);
     join_lines(run.calls);
-    for (const ShellCall& call : run.calls) read_call(call, run.state, launch);
+    const LaunchCommands commands = launching(std::move(run.calls), text);
+    for (const auto& [call, which] : commands.calls) read_call(call, which, run.state, launch);
+    for (const auto& other : commands.left_out)
+      launch.left_out.push_back(fmt::format("{} (line {})", other.text, other.line));
+    for (const auto& other : commands.stray) {
+      LaunchFlag& flag = launch.stray.emplace_back();
+      flag.name = other.text;
+      flag.where = fmt::format("line {}", other.line);
+    }
     for (const auto& [name, values] : run.state.values())
       if (values.size() == 1 && !values[0].array && values[0].words[0].open().empty())
         launch.variables[name] = values[0].words[0].plain();

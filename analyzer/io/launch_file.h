@@ -26,6 +26,7 @@ struct LaunchFlag {
   bool gives_way = false;    // to the same flag of a launch, as torchtitan's toml does
   std::string written = {};  // what the file calls it, if not by `name`
   std::string doubt = {};    // "source env.sh (line 3) may set TP", in which its value is
+  int launch = 0;            // 1, 2 ...: which launch of a script it belongs to; 0: no certain one
 
   const std::string& shown() const { return written.empty() ? name : written; }
   // Whether the value depends on something that the file does not set.
@@ -45,6 +46,8 @@ struct Launch {
   std::vector<LaunchFlag> flags;
   std::vector<LaunchUnknown> unknown;
   std::map<std::string, std::string> variables;  // as set in the file, filled in
+  std::vector<std::string> left_out;  // commands that are no launch: "python convert.py (line 3)"
+  std::vector<LaunchFlag> stray;      // where a command should begin
   // A file of settings, not a launch: what it does not say is as its framework has it.
   bool settings = false;
 };
