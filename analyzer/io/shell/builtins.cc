@@ -100,10 +100,16 @@ void set_options(ShellState& state, const Words& words, int line) {
 void shift(ShellState& state, const Words& words, int line) {
   const auto* given = state.find("@");
   if (!given) return;
-  if (words.size() > 1 || given->size() > 1)
-    return state.open("@", fmt::format("arguments are shifted (line {})", line), line);
+  const std::string count = words.size() > 1 ? words[1].plain() : "1";
+  const bool known = given->size() == 1 && !given->front().conditional && count.size() < 7 &&
+                     count.find_first_not_of("0123456789") == std::string::npos && !count.empty() &&
+                     (words.size() < 2 || !words[1].conditional());
   ShellValue rest = given->front();
-  if (!rest.words.empty()) rest.words.erase(rest.words.begin());
+  const size_t n = known ? std::stoul(count) : 0;
+  if (!known || !counted(rest, n))
+    return state.open("@", fmt::format("arguments are shifted (line {})", line), line);
+  if (n > rest.words.size()) return;  // fails, and shifts none
+  rest.words.erase(rest.words.begin(), rest.words.begin() + static_cast<std::ptrdiff_t>(n));
   state.unset("@");
   state.set("@", std::move(rest));
 }

@@ -29,6 +29,25 @@ std::string cut(const ShellRange& written) {
   return s2t::quoted(written.text().substr(0, 80));
 }
 
+// "$@", "${A[@]/x/y}", "${!NAME}": even in quotes.
+bool may_be_several(const std::string& written) {
+  return written.find('@') != std::string::npos || written.starts_with("${!");
+}
+
+// ":1", ": 1:2": the elements from the first number on, at most as many as the second says.
+struct Slice {
+  size_t from = 0, most = std::string::npos;
+};
+
+std::optional<Slice> slice_of(const std::string& text) {
+  static const std::regex kSlice(R"(:\s*(\d{1,6})\s*(?::\s*(\d{1,6})\s*)?)");
+  std::smatch m;
+  if (!std::regex_match(text, m, kSlice)) return std::nullopt;
+  Slice slice{std::stoul(m[1])};
+  if (m[2].matched) slice.most = std::stoul(m[2]);
+  return slice;
+}
+
 // A value whose letters are one word or several, as the shell of the day has IFS.
 bool is_cut_otherwise(const ShellState& state) {
   const auto* ifs = state.find("IFS");
@@ -159,6 +178,7 @@ size_t ShellExpansion::expand_dollar(const ShellRange& range, size_t at, bool qu
 
 void ShellExpansion::leave_open(const ShellRange& written, std::string why, bool quoted,
                                 Fields& out) {
+  quoted = quoted && !may_be_several(written.text());
   out.add({written.text(), written.line(), written.source->conditional, std::move(why),
            written.source->doubt, !quoted && out.splits});
 }
@@ -192,6 +212,9 @@ void ShellExpansion::all_elements(const ShellValue& value, bool apart, bool quot
     if (i > 0 && !(apart && out.splits)) out.add({" ", value.words[i].line()});
     if (quoted) out.present = true;
     ShellText word = value.words[i];
+    // What an array has become may have any number of elements.
+    if (apart && !value.array && word.pieces().size() == 1 && !word.open().empty())
+      word.pieces()[0].splits = out.splits;
     if (value.conditional)
       for (ShellPiece& piece : word.pieces()) piece.conditional = true;
     put(word, quoted, out);
@@ -206,6 +229,10 @@ void ShellExpansion::variable(const std::string& name, const ShellRange& written
     return leave_open(
         written, (number ? "$" + name : written.text()) + " is given to the script when it runs",
         quoted && name != "@", out);
+  if (const auto* given = state_.find("@"); name == "#" && given && given->size() == 1 &&
+                                            !given->front().conditional &&
+                                            counted(given->front(), given->front().words.size()))
+    return out.add({std::to_string(given->front().words.size()), written.line()});
   if (!values && shell_name_end(name, 0) == 0)
     return leave_open(written, cut(written) + " is known to the shell alone", quoted, out);
   if (!values || values->size() != 1)
@@ -215,6 +242,8 @@ void ShellExpansion::variable(const std::string& name, const ShellRange& written
   ShellValue one = value;
   const size_t place = number ? static_cast<size_t>(std::stoul(name.substr(0, 6))) : 1;
   if (place == 0) return leave_open(written, "$0 is known to the shell alone", quoted, out);
+  if (number && !counted(value, place))
+    return leave_open(written, why_open(state_, "@"), quoted, out);
   one.words.clear();
   if (place <= value.words.size()) one.words.push_back(value.words[place - 1]);
   all_elements(one, false, quoted, out);
@@ -231,9 +260,11 @@ void ShellExpansion::braced(const ShellRange& written, bool quoted, Fields& out)
           : !inside.empty() && (inside[0] == '@' || inside[0] == '*') ? 1
                                                                       : 0;
   const std::string name = inside.substr(0, end), rest = inside.substr(end);
+  if (inside.starts_with("#") && length(inside.substr(1), written, quoted, out)) return;
   if (name.empty())
     return leave_open(written, cut(written) + " cannot be computed here", quoted, out);
   if (rest.empty()) return variable(name, written, quoted, out);
+  if (several(name, end, written, quoted, out)) return;
   if (element(name, rest, written, quoted, out)) return;
   const size_t sign = rest[0] == ':' ? 1 : 0;
   if (sign < rest.size() && std::string_view("-=?+").find(rest[sign]) != std::string_view::npos)
@@ -242,6 +273,27 @@ void ShellExpansion::braced(const ShellRange& written, bool quoted, Fields& out)
              state_.find(name) || is_digits(name) ? cut(written) + " cannot be computed here"
                                                   : why_open(state_, name),
              quoted, out);
+}
+
+// ${#NAME}, ${#NAME[@]}
+bool ShellExpansion::length(const std::string& of, const ShellRange& written, bool quoted,
+                            Fields& out) {
+  const size_t end = shell_name_end(of, 0);
+  const std::string index = of.substr(end);
+  const auto* values = end == 0 ? nullptr : state_.find(of.substr(0, end));
+  if (!values || values->size() != 1 || values->front().conditional) return false;
+  const ShellValue& value = values->front();
+  const bool all = index == "[@]" || index == "[*]";
+  if ((!all && (!index.empty() || value.array || !value.words[0].open().empty())) ||
+      !counted(value, value.words.size()))
+    return false;
+  ShellPiece n{std::to_string(all ? value.words.size() : value.words[0].size()), written.line()};
+  for (const ShellText& word : value.words) {
+    n.conditional = n.conditional || word.conditional();
+    if (n.doubt.empty()) n.doubt = word.doubt();
+  }
+  put(ShellText(std::move(n)), quoted, out);
+  return true;
 }
 
 // ${NAME[@]}, ${NAME[*]}, ${NAME[2]}
@@ -255,6 +307,7 @@ bool ShellExpansion::element(const std::string& name, const std::string& rest,
     return true;
   }
   const bool all = index == "@" || index == "*";
+  if (!all && !counted(values->front(), values->front().words.size())) return false;
   if (!all && (!is_digits(index) || index.size() > 6)) return false;
   ShellValue chosen = values->front();
   if (!all) {
@@ -263,6 +316,49 @@ bool ShellExpansion::element(const std::string& name, const std::string& rest,
     if (place < values->front().words.size()) chosen.words.push_back(values->front().words[place]);
   }
   all_elements(chosen, index == "@" || !quoted, quoted, out);
+  return true;
+}
+
+// ${NAME[@]:1}, ${@:2:1}, ${NAME[@]:-text}, ${NAME[@]+"${NAME[@]}"}; the sign stands behind `at`.
+bool ShellExpansion::several(const std::string& name, size_t at, const ShellRange& written,
+                             bool quoted, Fields& out) {
+  const ShellSource& source = *written.source;
+  size_t sign = written.begin + 2 + at;
+  const bool given = name == "@" || name == "*";
+  const std::string index = given ? name : source.text.substr(sign, 3);
+  if (!given && index != "[@]" && index != "[*]") return false;
+  const bool apart = !quoted || index.find('@') != std::string::npos;
+  if (!given) sign += 3;
+  const std::string rest = source.text.substr(sign, written.end - 1 - sign);
+  const auto* values = state_.find(given ? "@" : name);
+  if (rest.empty() || !values || values->size() != 1) return false;
+  const ShellValue& value = values->front();
+  if (value.conditional || !counted(value, value.words.size())) return false;
+  if (const auto slice = slice_of(rest)) {
+    // $0, which is not among them, is the first of "$@".
+    if (given && slice->from == 0) return false;
+    const size_t from = std::min(slice->from - (given ? 1 : 0), value.words.size());
+    const size_t to = from + std::min(slice->most, value.words.size() - from);
+    ShellValue part = value;
+    part.words.assign(value.words.begin() + static_cast<std::ptrdiff_t>(from),
+                      value.words.begin() + static_cast<std::ptrdiff_t>(to));
+    all_elements(part, apart, quoted, out);
+    return true;
+  }
+  const size_t what = rest[0] == ':' ? 1 : 0;
+  if (what >= rest.size() || (rest[what] != '-' && rest[what] != '+')) return false;
+  const bool empty = value.words.empty() ||
+                     (what == 1 && value.words.size() == 1 && value.words[0].plain().empty());
+  if (!empty && rest[what] == '-') {
+    all_elements(value, apart, quoted, out);
+  } else if (empty == (rest[what] == '-')) {
+    ShellRange text{&source, sign + what + 1, written.end - 1};
+    const std::string written_text = text.text();
+    const bool strip = quoted && written_text.size() > 1 && written_text.front() == '"' &&
+                       written_text.back() == '"';
+    if (strip) ++text.begin, --text.end;
+    expand(text, quoted ? Mode::quotes : Mode::split, out);
+  }
   return true;
 }
 

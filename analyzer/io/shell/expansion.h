@@ -33,8 +33,11 @@ class ShellExpansion {
   size_t expand_dollar(const ShellRange& range, size_t at, bool quoted, Fields& out);
   void variable(const std::string& name, const ShellRange& written, bool quoted, Fields& out);
   void braced(const ShellRange& written, bool quoted, Fields& out);
+  bool length(const std::string& of, const ShellRange& written, bool quoted, Fields& out);
   bool element(const std::string& name, const std::string& rest, const ShellRange& written,
                bool quoted, Fields& out);
+  bool several(const std::string& name, size_t at, const ShellRange& written, bool quoted,
+               Fields& out);
   void otherwise(const std::string& name, size_t at, const ShellRange& written, bool quoted,
                  Fields& out);
   void arithmetic(const ShellRange& written, bool quoted, Fields& out);

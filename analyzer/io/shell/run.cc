@@ -459,19 +459,20 @@ class Runner {
       shell = shell || is_shell(word);
       if (!shell || !word.starts_with("-") || word.starts_with("--") || !word.ends_with("c"))
         continue;
-      if (i + 1 < words.size()) nested(words[i + 1], c.line);
+      if (i + 1 < words.size()) nested(words, i + 1, c.line);
       break;
     }
     if (is_one_of(words[0].plain(), {"ssh", "pdsh"}) && words.size() > 2)
-      nested(words.back(), c.line);
+      nested(words, words.size() - 1, c.line);
     for (const auto& document : c.documents) read_document(*document, is_shell(words[0].plain()));
   }
 
-  void nested(const ShellText& text, int line) {
+  void nested(const std::vector<ShellText>& words, size_t text, int line) {
     const Deeper deeper(depth_, line);
     apart([&] {
+      assign_environment(words, text, state_);
       state_ = state_.environment();
-      inner(text);
+      inner(words[text]);
     });
   }
 

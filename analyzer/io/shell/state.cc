@@ -119,6 +119,13 @@ size_t letters_of(const ShellValue& value) {
 
 }  // namespace
 
+bool counted(const ShellValue& value, size_t place) {
+  for (size_t i = 0; i < std::min(place, value.words.size()); ++i)
+    for (const ShellPiece& piece : value.words[i].pieces())
+      if (piece.splits || (!value.array && !piece.open.empty())) return false;
+  return true;
+}
+
 const std::vector<ShellValue>* ShellState::find(const std::string& name) const {
   const auto it = values_.find(name);
   return it == values_.end() ? nullptr : &it->second;
@@ -153,6 +160,8 @@ void ShellState::append(const std::string& name, ShellValue more) {
   if (value.integer || value.conditional || (value.array && !more.array))
     return open(name, fmt::format("\"${}\" cannot be computed here", name), more.line);
   value.line = more.line;
+  if (more.array && !value.array)  // what an array has become
+    for (ShellPiece& piece : value.words[0].pieces()) piece.splits = !piece.open.empty();
   if (more.array)
     value.words.insert(value.words.end(), more.words.begin(), more.words.end());
   else
@@ -178,10 +187,14 @@ void ShellState::mark(const std::string& name, bool ShellValue::*what, bool on) 
 
 void ShellState::doubt(const std::string& who) {
   for (auto& [name, values] : values_)
-    for (ShellValue& value : values)
+    for (ShellValue& value : values) {
+      const std::string why = fmt::format("{} may set {}", who, name);
       for (ShellText& word : value.words)
         for (ShellPiece& piece : word.pieces())
-          if (piece.doubt.empty()) piece.doubt = fmt::format("{} may set {}", who, name);
+          if (piece.doubt.empty()) piece.doubt = why;
+      if (value.array && value.words.empty())
+        value.words.emplace_back(ShellPiece{"$" + name, value.line, false, why, "", true});
+    }
 }
 
 void ShellState::join(const ShellState& other) {

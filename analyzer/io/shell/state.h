@@ -21,6 +21,9 @@ struct ShellValue {
   bool exported = false, integer = false, readonly = false;
 };
 
+// The words up to `place` are as many as they seem.
+bool counted(const ShellValue& value, size_t place);
+
 class ShellState {
  public:
   // Nothing that follows is executed.
@@ -32,6 +35,7 @@ class ShellState {
   void append(const std::string& name, ShellValue more);
   void unset(const std::string& name) { values_.erase(name); }
   bool is_readonly(const std::string& name) const;
+  void clear() { values_.clear(); }
   void put(const std::string& name, std::vector<ShellValue> values) {
     values_[name] = std::move(values);
   }

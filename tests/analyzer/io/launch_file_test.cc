@@ -262,7 +262,8 @@ TEST(LaunchFile, FlagsAreThoseOfCommandsThatAreExecuted) {
               ElementsAre(Pair("a", "1"), Pair("b", "2"), Pair("c", "3 4"), Pair("d", "")));
   EXPECT_THAT(flags("export A='--a 1' N=2\nsrun bash -c '$RUN --b $N $A'"),
               ElementsAre(Pair("b", "2"), Pair("a", "1")));
-  EXPECT_THAT(flags("go() { run --a $1 \"${@:2}\"; }\ngo 7"), ElementsAre(Pair("a", "7")));
+  EXPECT_THAT(flags("go() { run --a $1 \"${@:2}\"; }\ngo 7 --b"),
+              ElementsAre(Pair("a", "7"), Pair("b", "")));
   EXPECT_THAT(flags("sbatch <<E\nrun --a 1\nE"), ElementsAre(Pair("a", "1")));
 }
 
@@ -277,6 +278,62 @@ TEST(LaunchFile, NamesWordsThatMayBeFlags) {
   EXPECT_EQ(unknown("run --a 1 $MORE \"$@\" --b $N"), "$MORE $@ $N--b ");
   EXPECT_EQ(unknown("case $1 in a) M=x ;; *) M='y --a' ;; esac\nrun $M"), "$M! ");
   EXPECT_EQ(unknown("M=--a\nrun $M \"$X\""), "");
+}
+
+// What the launch is given, in one line: "--a 1", and "?$A" for what may be flags.
+std::string launched(const std::string& script) {
+  Diagnostics sink("train.sh");
+  const Launch launch = read_launch(script, sink);
+  sink.throw_if_any();
+  std::string all;
+  for (const LaunchFlag& f : launch.flags)
+    all += f.name + (f.value.empty() ? "" : " " + f.value) + (f.conditional ? "? " : " ");
+  for (const LaunchUnknown& u : launch.unknown) all += "?" + u.text + " ";
+  return all;
+}
+
+TEST(LaunchFile, TakesPartsOfLists) {
+  const auto rest = [](const std::string& how) {
+    return launched("go() { " + how + "; }\nA=(x --a 1 --b)\ngo x --a 1 --b");
+  };
+  for (const char* how :
+       {"shift 1; run \"$@\"", "shift; run \"$@\"", "run \"${@:2}\"", "run \"${A[@]:1}\"",
+        "run ${A[@]: 1:3}", "run \"${A[@]:-}\"", "run \"${A[@]+\"${A[@]}\"}\"",
+        "run \"${A[@]:+${A[@]}}\"", "N=1; shift $N; run \"$@\""})
+    EXPECT_EQ(rest(how), "--a 1 --b ") << how;
+  EXPECT_EQ(rest("shift 9; run \"$@\""), "--a 1 --b ");
+  EXPECT_EQ(rest("shift 3; run \"$@\" --n $# --m ${#A[@]}"), "--b --n 1 --m 4 ");
+  EXPECT_EQ(rest("run \"${A[@]:1:2}\""), "--a 1 ");
+  EXPECT_EQ(rest("B=(); run \"${B[@]+\"${B[@]}\"}\" ${B[@]:---c}"), "--c ");
+}
+
+TEST(LaunchFile, NamesPartsOfListsThatItDoesNotKnow) {
+  const auto rest = [](const std::string& how) {
+    return launched("go() { " + how + "; }\nA=(x --a 1)\ngo x --a 1");
+  };
+  EXPECT_EQ(rest("shift $N; run \"$@\""), "?$@ ");
+  EXPECT_EQ(rest("run \"${A[@]/a/b}\""), "?${A[@]/a/b} ");
+  EXPECT_EQ(rest("n=A[@]; run \"${!n}\""), "?${!n} ");
+  EXPECT_EQ(rest("run \"${A[@]:$N}\""), "?${A[@]:$N} ");
+  EXPECT_EQ(rest("set -- $M b; run \"${1}\" --n $#"), "--n $# ?$# ");
+}
+
+TEST(LaunchFile, SetsElementsOfLists) {
+  EXPECT_EQ(launched("A=()\nA[0]=--a\nA[${#A[@]}]=--b\nA[0]=--c\nrun \"${A[@]}\""), "--c --b ");
+  for (const char* how :
+       {"A=([0]=--a)", "A[7]=--a", "A[$N]=--a", "mapfile -t A < x", "readarray A < x",
+        "read -ra A <<< --a", "A=(--b); unset 'A[0]'", "f() { local -n r=A; r+=(--a); }; f",
+        "f() { declare -n r=$1; r+=(--a); }; f A", "source x.sh"})
+    EXPECT_EQ(launched(std::string("A=()\n") + how + "\nrun \"${A[@]}\""), "?$A ") << how;
+  EXPECT_EQ(launched("mapfile A < x\nA+=(--b)\nrun \"${A[@]}\""), "--b ?$A ");
+}
+
+TEST(LaunchFile, GivesAProgramItsVariables) {
+  for (const char* how : {"env TP=4 bash -c", "srun env TP=4 bash -c", "TP=4 bash -c",
+                          "env -u TP bash -c", "mpirun -x TP=4 bash -c", "env -i bash -c"})
+    EXPECT_EQ(launched(std::string("export TP=2\n") + how + " 'run --tp ${TP:-4}'"), "--tp 4 ")
+        << how;
+  EXPECT_EQ(launched("export TP=2\nsrun echo TP=4 | bash -c 'run --tp $TP'"), "--tp 2 ");
 }
 
 TEST(LaunchFile, SaysWhatMayHaveChangedAValue) {
