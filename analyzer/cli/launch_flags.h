@@ -140,6 +140,12 @@ struct LaunchNotPredicted {
 };
 inline constexpr std::string_view kNoValue = "-";  // harmless
 inline constexpr LaunchNotPredicted kNotPredicted[] = {
+    {"--use-checkpoint-args", "what the checkpoint says, which is not read"},
+    {"--use-mp-args-from-checkpoint-args", "degrees that the checkpoint says, which is not read"},
+    {"--yaml-cfg", "what the file says, which is not read"},
+    {"--config_file", "what the file says, which is not read"},
+    {"--encoder-tensor-model-parallel-size", "an encoder with ranks of its own", "0"},
+    {"--encoder-pipeline-model-parallel-size", "an encoder with stages of its own", "0"},
     {"--fp8-format", "one-byte gathers and the reductions of FP8 scales"},
     {"--fp8-param-gather", "parameters gathered in one byte"},
     {"--fp4-format", "gathers of half a byte and the reductions of FP4 scales"},
@@ -232,14 +238,6 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--zero_quantized_gradients", "gradients exchanged in fewer bits"},
     {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
 };
-
-// The ranks of the job, by torchrun and by deepspeed, and variables that scripts give them by.
-inline constexpr std::string_view kRanksOfANode =
-    "--nproc_per_node --nproc-per-node --num_gpus --num-gpus";
-inline constexpr std::string_view kNodes = "--nnodes --num_nodes --num-nodes";
-inline constexpr std::string_view kHosts = "--hostfile --include";
-inline constexpr std::string_view kRanksOfANodeVariables = "GPUS_PER_NODE NGPU";
-inline constexpr std::string_view kNodesVariables = "NUM_NODES NNODES";
 
 // Read otherwise: what flags of experts decide together.
 inline constexpr std::string_view kElsewhere =

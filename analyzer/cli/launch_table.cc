@@ -13,6 +13,7 @@
 #include "analyzer/cli/launch_flags.h"
 #include "analyzer/cli/launch_sizes.h"
 #include "analyzer/cli/launch_words.h"
+#include "analyzer/cli/launch_world.h"
 #include "analyzer/cli/plan_table.h"
 
 namespace s2t {
@@ -115,7 +116,7 @@ class Reader {
       if (!among(flag.value.empty() ? std::string(kNoValue) : flag.value, n->harmless))
         not_predicted(flag.shown(), n->what);
     }
-    if (!known && !read_elsewhere(flag.name)) slip(flag);
+    if (!known && !read_elsewhere(flag.name) && !among(flag.name, kAllotted)) slip(flag);
   }
 
   // Further flags, or none; or the value of the flag before it.
@@ -315,33 +316,11 @@ class Reader {
            "Or leave it out of the file.", "unknown-option");
   }
 
-  // The first of these flags, else variables, that is a whole number, and who says so.
-  std::optional<std::pair<int64_t, std::string>> count_of(std::string_view flags,
-                                                          std::string_view variables) const {
-    for (const LaunchFlag& flag : launch_.flags)
-      if (among(flag.name, flags))
-        if (const auto n = whole(flag.value)) return std::pair(*n, origin_of(flag));
-    for (const std::string& name : words_of(variables))
-      if (const auto it = launch_.variables.find(name); it != launch_.variables.end())
-        if (const auto n = whole(it->second)) return std::pair(*n, name);
-    return std::nullopt;
-  }
-
-  bool any_given(std::string_view flags) const {
-    const std::vector<std::string> words = words_of(flags);
-    return std::any_of(words.begin(), words.end(), [this](const auto& w) { return given(w); });
-  }
-
   void count_ranks() {
-    const auto gpus = count_of(kRanksOfANode, kRanksOfANodeVariables);
-    auto nodes = count_of(kNodes, kNodesVariables);
-    // The default of torchrun and, without a file of hosts, of deepspeed.
-    if (any_given(kRanksOfANode) && !nodes && !any_given(kNodes) && !any_given(kHosts))
-      nodes = std::pair(1, "");
-    if (gpus && nodes && gpus->first < 65'536 && nodes->first < 65'536) {
+    if (const auto ranks = ranks_of_job(launch_)) {
       if (!overridden("--world") &&
-          out_.options.emplace("--world", std::to_string(gpus->first * nodes->first)).second)
-        out_.origins["--world"] = gpus->second;
+          out_.options.emplace("--world", std::to_string(ranks->first)).second)
+        out_.origins["--world"] = ranks->second;
       return;
     }
     if (!given_.has("--world") && !given_.has("--dp"))

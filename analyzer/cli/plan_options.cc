@@ -74,6 +74,7 @@ void add_file(Launch& all, Launch launch, const std::string& file) {
     word.where = file + word.where;
     all.unknown.push_back(std::move(word));
   }
+  all.starters.merge(launch.starters);
   all.variables.merge(launch.variables);
 }
 

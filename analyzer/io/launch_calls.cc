@@ -189,4 +189,30 @@ LaunchCommands launching(std::vector<ShellCall> calls, const std::string& script
   return out;
 }
 
+std::vector<std::string> starters_of(const ShellCall& call) {
+  std::vector<std::string> found;
+  for (size_t i = program_at(call.words); i < call.words.size(); ++i) {
+    const std::string word = call.words[i].plain();
+    if (!word.starts_with("-") && word.ends_with(".py")) break;
+    if (one_of(base_name(word), kStarters)) found.push_back(base_name(word));
+  }
+  return found;
+}
+
+std::vector<std::pair<std::string, ShellText>> short_flags(const ShellCall& call) {
+  std::vector<std::pair<std::string, ShellText>> found;
+  std::string starter;
+  for (size_t i = program_at(call.words); i + 1 < call.words.size(); ++i) {
+    const std::string word = call.words[i].plain();
+    if (word.ends_with(".py") || is_shell_program(word) || base_name(word).starts_with("python"))
+      break;
+    if (one_of(base_name(word), kStarters)) starter = base_name(word);
+    const bool slurm = starter == "srun", mpi = starter.starts_with("mpi");
+    if ((slurm || mpi) && (word == "-n" || word == "-np"))
+      found.emplace_back("--ntasks", call.words[i + 1]);
+    if (slurm && word == "-N") found.emplace_back("--nodes", call.words[i + 1]);
+  }
+  return found;
+}
+
 }  // namespace s2t

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/io/shell/run.h"
@@ -28,5 +29,10 @@ struct LaunchCommands {
 
 // All commands give flags if none is known to launch anything.
 LaunchCommands launching(std::vector<ShellCall> calls, const std::string& script);
+
+// Of a job's ranks, before its script: "srun", "torchrun".
+std::vector<std::string> starters_of(const ShellCall& call);
+// `srun -N 2 -n 16`, `mpirun -np 16`: by their long names.
+std::vector<std::pair<std::string, ShellText>> short_flags(const ShellCall& call);
 
 }  // namespace s2t

@@ -20,6 +20,12 @@ bool is_flag(const std::string& word) {
   return word.starts_with("--") && word.size() > 2;
 }
 
+// A flag whose name is as it is written, and not for a shell to make: `--${A/x/y}`, `--{a,b}`.
+bool is_name(const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  return name.find_first_of("${}`'\"\\\n") == std::string::npos;
+}
+
 void take_value(LaunchFlag& flag, std::string value, const ShellText& of) {
   flag.value = std::move(value);
   flag.why_open = of.open();
@@ -84,10 +90,41 @@ void read_call(const ShellCall& call, int which, const ShellState& state, Launch
            state.find(text.substr(name, shell_name_end(text, name) - name)) != nullptr});
     }
     if (!is_flag(word.plain())) continue;
+    if (!is_name(word.plain())) {
+      launch.unknown.push_back(
+          {word.plain(), "line " + std::to_string(word.line()), word.open(), "", false});
+      continue;
+    }
     LaunchFlag flag = flag_at(call.words, i);
     flag.conditional = flag.conditional || call.conditional;
     flag.launch = which;
     if (take_yaml(flag)) launch.flags.push_back(std::move(flag));
+  }
+}
+
+// What Slurm allots: `#SBATCH --nodes=2`, `#SBATCH -N 2`. It gives way to flags of the launch, which
+// stand before it.
+void read_allotment(const std::string& text, Launch& launch) {
+  constexpr std::pair<std::string_view, std::string_view> kKept[] = {
+      {"--nodes", "--nodes"},
+      {"-N", "--nodes"},
+      {"--ntasks", "--ntasks"},
+      {"-n", "--ntasks"},
+      {"--ntasks-per-node", "--ntasks-per-node"},
+      {"--gpus-per-node", "--gpus-per-node"}};
+  int line = 0;
+  for (std::string written : split(text, '\n')) {
+    ++line;
+    if (!written.starts_with("#SBATCH ")) continue;
+    std::replace(written.begin(), written.end(), '=', ' ');
+    const std::vector<std::string> words = words_of(written);
+    for (const auto& [name, flag] : kKept)
+      if (words.size() > 2 && words[1] == name) {
+        LaunchFlag& allotted = launch.flags.emplace_back();
+        allotted.name = flag;
+        allotted.value = words[2];
+        allotted.where = fmt::format("line {}", line);
+      }
   }
 }
 
@@ -97,7 +134,18 @@ Launch read_script(const std::string& text, Diagnostics& sink) {
     ShellRun run = run_shell(text);
     join_lines(run.calls);
     const LaunchCommands commands = launching(std::move(run.calls), text);
-    for (const auto& [call, which] : commands.calls) read_call(call, which, run.state, launch);
+    for (const auto& [call, which] : commands.calls) {
+      read_call(call, which, run.state, launch);
+      for (auto& [name, value] : short_flags(call)) {
+        LaunchFlag& flag = launch.flags.emplace_back();
+        flag.name = name;
+        flag.where = fmt::format("line {}", call.words[0].line());
+        flag.launch = which;
+        take_value(flag, value.plain(), value);
+      }
+      for (std::string& starter : starters_of(call)) launch.starters.insert(std::move(starter));
+    }
+    if (!launch.flags.empty()) read_allotment(text, launch);
     for (const auto& other : commands.left_out)
       launch.left_out.push_back(fmt::format("{} (line {})", other.text, other.line));
     for (const auto& other : commands.stray) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct Launch {
   std::vector<LaunchFlag> flags;
   std::vector<LaunchUnknown> unknown;
   std::map<std::string, std::string> variables;  // as set in the file, filled in
+  std::set<std::string> starters;                // of its ranks: "srun", "torchrun"
   std::vector<std::string> left_out;  // commands that are no launch: "python convert.py (line 3)"
   std::vector<LaunchFlag> stray;      // where a command should begin
   // A file of settings, not a launch: what it does not say is as its framework has it.

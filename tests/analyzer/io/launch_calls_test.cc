@@ -44,7 +44,7 @@ TEST(LaunchCalls, KnowsWhatLaunches) {
   for (const char* launch :
        {"torchrun x.py --tp 4", "python -m torch.distributed.run x.py --tp 4",
         "python3 -u -m torch.distributed.launch x.py --tp 4", "deepspeed x.py --tp 4",
-        "accelerate launch x.py --tp 4", "srun python -u x.py --tp 4", "mpirun -np 8 x.py --tp 4",
+        "accelerate launch x.py --tp 4", "srun python -u x.py --tp 4", "mpirun python x.py --tp 4",
         "python pretrain_gpt.py --tp 4", "env A=1 nohup /opt/bin/torchrun x.py --tp 4",
         "$LAUNCHER x.py --tp 4", "\"$@\" --tp 4", "srun bash -c 'torchrun x.py --tp 4'",
         "cat > job.sh <<'E'\ntorchrun x.py --tp 4\nE\nsbatch job.sh",
@@ -69,6 +69,23 @@ TEST(LaunchCalls, SaysWhichLaunchAFlagBelongsTo) {
   for (const LaunchFlag& flag : read("torchrun a.py --a 1 --b 2\ntorchrun b.py --a 1\n").flags)
     which.push_back(flag.launch);
   EXPECT_THAT(which, ElementsAre(1, 1, 2));
+}
+
+TEST(LaunchCalls, ReadsWhatSlurmAndMpiStart) {
+  EXPECT_EQ(flags("#SBATCH --nodes=2\n#SBATCH -n 16\n##SBATCH --nodes=9\n#SBATCH --time=1\n"
+                  "srun -N 3 python x.py --tp 4 -n 5"),
+            "--tp=4 --nodes=3 --nodes=2 --ntasks=16 ");
+  EXPECT_EQ(flags("mpirun -np 16 python x.py --tp 4"), "--tp=4 --ntasks=16 ");
+  EXPECT_THAT(read("srun -l bash -c 'torchrun x.py --tp 4'").starters,
+              ElementsAre("srun", "torchrun"));
+}
+
+TEST(LaunchCalls, AFlagThatAShellMakesIsNoneThatIsKnown) {
+  for (const char* word : {"--${A/x/y}", "--$A", "--{a,b}", "--`a`=4"}) {
+    const Launch launch = read(std::string("torchrun x.py --tp 4 ") + word);
+    ASSERT_EQ(launch.flags.size(), 1u) << word;
+    EXPECT_EQ(launch.unknown.size(), 1u) << word;
+  }
 }
 
 TEST(LaunchCalls, NamesWhatItLeavesOut) {
