@@ -122,6 +122,38 @@ TorchtitanLaunch in_plan_words(const Launch& launch, const Arguments& given) {
   return is_torchtitan(launch) ? Translation(launch, given).read() : TorchtitanLaunch{launch};
 }
 
+void take_autos_from_launch(Launch& launch, const Architecture* architecture) {
+  std::vector<LaunchFlag>& flags = launch.flags;
+  const auto is_auto = [](const LaunchFlag& flag) {
+    return flag.value == "auto" && !flag.written.empty();
+  };
+  const auto says = [&](std::string_view name) {
+    return std::any_of(flags.begin(), flags.end(),
+                       [&](const LaunchFlag& flag) { return flag.name == name && !is_auto(flag); });
+  };
+  const bool launched = std::any_of(flags.begin(), flags.end(),
+                                    [](const LaunchFlag& flag) { return flag.written.empty(); });
+  const bool micro = says("--micro-batch-size") || says("--per_device_train_batch_size");
+  const auto said = [&](const LaunchFlag& flag) {
+    if (!is_auto(flag)) return false;
+    if (flag.name == "--micro-batch-size" || flag.name == "--global-batch-size") return micro;
+    return says(flag.name) ||
+           (launched && (flag.name == "--dtype" || flag.name == "--gradient_accumulation_steps"));
+  };
+  std::vector<LaunchFlag> kept;
+  for (const LaunchFlag& flag : flags)
+    if (!said(flag)) kept.push_back(flag);
+  flags = std::move(kept);
+  if (!architecture) return;
+  const int64_t hidden = architecture->hidden;
+  for (LaunchFlag& flag : flags) {
+    const bool bucket = flag.name == "--reduce_bucket_size";
+    if (!is_auto(flag) || (!bucket && flag.name != "--param_persistence_threshold")) continue;
+    flag.value = std::to_string(bucket ? hidden * hidden : 10 * hidden);
+    flag.why_open.clear();
+  }
+}
+
 int64_t replicas_of(const std::map<std::string, std::string>& options, const Arguments& given) {
   const auto number = [&](const char* option) -> int64_t {
     if (given.has(option)) return whole(given.text(option), 1);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "analyzer/cli/command.h"
+#include "analyzer/io/architecture.h"
 #include "analyzer/io/launch_file.h"
 
 namespace s2t {
@@ -20,6 +21,10 @@ struct TorchtitanLaunch {
   std::optional<LaunchFlag> local_batch = {};
 };
 TorchtitanLaunch in_plan_words(const Launch& launch, const Arguments& given);
+
+// "auto" in DeepSpeed's own file is what the launch says, and else follows from the model
+// (transformers/integrations/deepspeed.py, trainer_config_process and _finalize).
+void take_autos_from_launch(Launch& launch, const Architecture* architecture);
 
 // Data-parallel ranks, by the options that are stated; 1 if that is not known.
 int64_t replicas_of(const std::map<std::string, std::string>& options, const Arguments& given);

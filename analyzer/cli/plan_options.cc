@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyzer/base/text.h"
+#include "analyzer/cli/launch_sizes.h"
 #include "analyzer/cli/launch_table.h"
 #include "analyzer/cli/plan_table.h"
 #include "analyzer/io/hf_config.h"
@@ -100,6 +101,7 @@ LaunchReading add_launch(Arguments& arguments, const OperandText& text,
       sink.add(std::move(d));
     }
   }
+  take_autos_from_launch(all, architecture);
   const std::string lead =
       fmt::format("{} {}", kArgsFile, one ? text.launches[0].errors.file() + ": " : "");
   Diagnostics own;

@@ -79,6 +79,17 @@ bool may_be_flags(const ShellText& word) {
   return word.pieces().size() == 1 && word.pieces()[0].splits && !word.open().empty();
 }
 
+// Set by the file to more than what the script is given when it runs, or to nothing.
+bool is_set(const ShellState& state, const std::string& name) {
+  const std::vector<ShellValue>* values = state.find(name);
+  return values && std::any_of(values->begin(), values->end(), [](const ShellValue& value) {
+           return std::any_of(value.words.begin(), value.words.end(), [](const ShellText& word) {
+             const std::string text = word.plain();
+             return !text.empty() && text != "$*" && text != "$@";
+           });
+         });
+}
+
 void read_call(const ShellCall& call, int which, const ShellState& state, Launch& launch) {
   for (size_t i = 0; i < call.words.size(); ++i) {
     const ShellText& word = call.words[i];
@@ -87,7 +98,7 @@ void read_call(const ShellCall& call, int which, const ShellState& state, Launch
       const size_t name = std::min(text.find_first_not_of("${#!"), text.size());
       launch.unknown.push_back(
           {text, "line " + std::to_string(word.line()), word.open(), is_flag(before) ? before : "",
-           state.find(text.substr(name, shell_name_end(text, name) - name)) != nullptr});
+           is_set(state, text.substr(name, shell_name_end(text, name) - name))});
     }
     if (!is_flag(word.plain())) continue;
     if (!is_name(word.plain())) {

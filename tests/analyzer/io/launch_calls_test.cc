@@ -88,6 +88,15 @@ TEST(LaunchCalls, AFlagThatAShellMakesIsNoneThatIsKnown) {
   }
 }
 
+TEST(LaunchCalls, WhatTheScriptIsGivenOrNothingIsNotKnownInPart) {
+  for (const char* given : {"$*", "$@"}) {
+    const Launch launch = read("A=\"\"\nif [ $# -ne 0 ]; then A=\"" + std::string(given) +
+                               "\"; fi\ntorchrun x.py --tp 4 $A");
+    ASSERT_EQ(launch.unknown.size(), 1u);
+    EXPECT_FALSE(launch.unknown[0].known_in_part);
+  }
+}
+
 TEST(LaunchCalls, NamesWhatItLeavesOut) {
   const Launch launch = read("python tools/util.py a --bf16\n" + kLaunch);
   EXPECT_THAT(launch.left_out, ElementsAre("python tools/util.py a (line 1)"));
