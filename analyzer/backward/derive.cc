@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/base/text.h"
+#include "analyzer/forward/rows.h"
 #include "analyzer/graph/passes.h"
 
 namespace s2t {
@@ -15,13 +16,14 @@ namespace {
 class Deriver {
  public:
   Deriver(const Graph& graph, const Forward& forward, const Needs& needs)
-      : graph_(graph), forward_(forward), needs_(needs) {}
+      : graph_(graph), forward_(forward), needs_(needs), diagnostics_(graph.file) {}
 
   Backward derive() {
     pending_.resize(graph_.values.size());
     out_.leaf_gradients.resize(graph_.values.size());
     if (graph_.loss.valid()) seed();
     for (size_t o = graph_.ops.size(); o-- > 0;) visit(OpId(o));
+    diagnostics_.throw_if_any();
     return std::move(out_);
   }
 
@@ -71,6 +73,7 @@ class Deriver {
     step.from = c.layout;
     step.to = target;
     step.steps = plan_conversion(graph_, value, c.layout, target);
+    check_rows(graph_, forward_, value, step.steps, graph_.op(before).pointer, diagnostics_);
     step.sources = c.sources;
     step.fused = !needs_.needed[value.at()];
     if (!step.steps.empty()) out_.steps.push_back(std::move(step));
@@ -290,6 +293,7 @@ class Deriver {
   const Graph& graph_;
   const Forward& forward_;
   const Needs& needs_;
+  Diagnostics diagnostics_;
   Backward out_;
   std::vector<std::vector<Contribution>> pending_;
   std::set<int> regathered_;

@@ -8,6 +8,7 @@
 
 #include "analyzer/base/text.h"
 #include "analyzer/forward/modes.h"
+#include "analyzer/forward/rows.h"
 #include "analyzer/graph/passes.h"
 #include "analyzer/graph/placements.h"
 #include "analyzer/mesh/family.h"
@@ -26,6 +27,7 @@ class ForwardPlanner {
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].leaf()) out_.layouts[v] = graph_.values[v].layout;
     for (size_t o = 0; o < graph_.ops.size(); ++o) plan_op(OpId(o));
+    check_rows(graph_, out_, diagnostics_);
     diagnostics_.throw_if_any();
     return std::move(out_);
   }
@@ -217,6 +219,12 @@ class ForwardPlanner {
     const size_t r = *buffer.routing;
     out_.routing_tokens[r] = tokens_over(op, plan);
     const int64_t blocks = graph_.mesh.size(out_.routing_tokens[r]);
+    if (buffer.shape[1] % blocks != 0)
+      diagnostics_.add({op.pointer,
+                        fmt::format("{} ways to cut the {} tokens of {}, which is routed", blocks,
+                                    buffer.shape[1], quoted(graph_.value(op.inputs[0]).name)),
+                        fmt::format("a multiple of {}", blocks),
+                        "Each source routes equally many tokens; pad the dim.", "indivisible"});
     const auto tokens = static_cast<Count>(buffer.shape[1] / blocks);
     const auto [first, fresh] = tokens_routed_.emplace(r, std::pair(op.name, tokens));
     if (!fresh && first->second.second != tokens) {

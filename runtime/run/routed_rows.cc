@@ -47,6 +47,18 @@ size_t row_bytes(const Tensor& dense) {
   return elements({dense.shape().begin() + 2, dense.shape().end()}) * size_of(dense.dtype());
 }
 
+// Where the row of a slot begins in the dense buffer.
+size_t place_of(const Tensor& dense, const std::pair<int64_t, int64_t>& slot, size_t bytes) {
+  const auto [expert, token] = slot;
+  if (expert < 0 || expert >= dense.shape()[0] || token < 0 || token >= dense.shape()[1])
+    throw Fault("a routed row outside of its buffer");
+  return static_cast<size_t>(expert * dense.shape()[1] + token) * bytes;
+}
+
+void check_rows_fit(const Tensor& rows, size_t slots, size_t bytes) {
+  if (rows.byte_size() != slots * bytes) throw Fault("other rows than their routing says");
+}
+
 }  // namespace
 
 RoutedRows::RoutedRows(const Graph& graph, const Forward& forward, size_t routing)
@@ -148,21 +160,18 @@ Tensor pack_rows(const Tensor& dense, const std::vector<RoutedRows::Slot>& slots
   const size_t bytes = row_bytes(dense);
   std::byte* to = rows.writable_bytes();
   for (size_t i = 0; i < slots.size(); ++i)
-    if (slots[i]) {
-      const int64_t row = slots[i]->first * dense.shape()[1] + slots[i]->second;
-      std::memcpy(to + i * bytes, dense.bytes() + static_cast<size_t>(row) * bytes, bytes);
-    }
+    if (slots[i])
+      std::memcpy(to + i * bytes, dense.bytes() + place_of(dense, *slots[i], bytes), bytes);
   return rows;
 }
 
 void unpack_rows(Tensor& dense, const Tensor& rows, const std::vector<RoutedRows::Slot>& slots) {
   const size_t bytes = row_bytes(dense);
+  check_rows_fit(rows, slots.size(), bytes);
   std::byte* to = dense.writable_bytes();
   for (size_t i = 0; i < slots.size(); ++i)
-    if (slots[i]) {
-      const int64_t row = slots[i]->first * dense.shape()[1] + slots[i]->second;
-      std::memcpy(to + static_cast<size_t>(row) * bytes, rows.bytes() + i * bytes, bytes);
-    }
+    if (slots[i])
+      std::memcpy(to + place_of(dense, *slots[i], bytes), rows.bytes() + i * bytes, bytes);
 }
 
 }  // namespace s2t

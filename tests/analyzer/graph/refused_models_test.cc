@@ -106,6 +106,108 @@ TEST(RefusedModels, RowsOfExpertsAcrossAStageBorder) {
             "dispatch, experts and combine on one stage. [routed-border]");
 }
 
+// Tokens over dp, four experts; `x` is how they lie over tp, `ops` what becomes of the rows "b".
+std::string of_rows(const std::string& x, const std::string& ops) {
+  return refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "dp", "size": 2, "kind": "data"}, {"name": "tp", "size": 2}]},
+    "batch": {"local": 4, "axes": ["dp"]},
+    "tensors": {
+      "x": {"shape": ["batch", 4], "layout": {)json" +
+                 x + R"json(}},
+      "wr": {"shape": [4, 4], "parameter": true},
+      "columns": {"shape": [4, 4, 4], "parameter": true, "layout": {"dp": "S(0)", "tp": "S(1)"}},
+      "inner": {"shape": [4, 4, 4], "parameter": true, "layout": {"dp": "S(0)", "tp": "S(2)"}}
+    },
+    "ops": [
+      {"op": "moe_router", "inputs": ["x", "wr"], "output": "r"},
+      )json" + ops +
+                 R"json(
+      {"op": "mean_square", "inputs": ["y"], "output": "loss"}
+    ],
+    "loss": "loss",
+    "routing": {"t": {"axis": "dp", "experts": 4}}
+  })json");
+}
+
+constexpr const char* kSplitRows =
+    "the rows of \"b\" are split over \"tp\", over which no tokens were when they were routed; "
+    "expected rows split over \"dp\" only. A rank holds the rows that were routed to it, not a "
+    "share: take dim 1 off \"tp\", or shard the tokens over it before their dispatch. "
+    "[routed-rows]";
+
+TEST(RefusedModels, RoutedRowsThatAPinSplitsOverAnAxisOfNoTokens) {
+  const auto of = [](const std::string& layout) {
+    return of_rows("", R"json(
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "a", "routing": "t"},
+      {"op": "redistribute", "inputs": ["a"], "output": "b", "layout": {"tp": ")json" +
+                           layout + R"json("}},
+      {"op": "moe_expert", "inputs": ["b", "columns"], "output": "h"},
+      {"op": "redistribute", "inputs": ["h"], "output": "g", "layout": {"tp": "R"}},
+      {"op": "moe_combine", "inputs": ["g", "r"], "output": "y", "routing": "t"},)json");
+  };
+  EXPECT_EQ(of("S(1)"), std::string("m.json: /ops/2: ") + kSplitRows);
+  EXPECT_EQ(of("R"), "");
+}
+
+TEST(RefusedModels, RoutedRowsThatAModeLeavesPartialAndTheCombineSplits) {
+  const auto of = [](const std::string& modes) {
+    return of_rows(R"json("tp": "S(0)")json", R"json(
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "b", "routing": "t")json" +
+                                                  modes + R"json(},
+      {"op": "moe_combine", "inputs": ["b", "r"], "output": "y", "routing": "t"},)json");
+  };
+  EXPECT_EQ(of(R"json(, "modes": {"tp": "linear"})json"),
+            std::string("m.json: /ops/2: ") + kSplitRows);
+  EXPECT_EQ(of(""), "");
+}
+
+TEST(RefusedModels, RoutedRowsThatBecomeColumnsOfTheirExperts) {
+  const auto of = [](const std::string& gather) {
+    return of_rows(R"json("tp": "S(0)")json", R"json(
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "a", "routing": "t"},
+      {"op": "redistribute", "inputs": ["a"], "output": "b", "layout": {)json" +
+                                                  gather + R"json(}},
+      {"op": "moe_expert", "inputs": ["b", "inner"], "output": "h"},
+      {"op": "moe_combine", "inputs": ["h", "r"], "output": "y", "routing": "t"},)json");
+  };
+  EXPECT_EQ(
+      of(R"json("dp": "S(0)")json"),
+      "m.json: /ops/3: the rows of \"b\" go from dp:S(0) tp:S(1) to dp:S(0) tp:S(2) by an "
+      "all-to-all over \"tp\"; expected an all-to-all of rows for experts, over \"dp\". Put a "
+      "redistribute op with layout {\"tp\": \"R\"} before it. [routed-rows]");
+  EXPECT_EQ(of(R"json("dp": "S(0)", "tp": "R")json"), "");
+}
+
+TEST(RefusedModels, RowsOfExpertsThatAreGatheredInsteadOfSentBack) {
+  EXPECT_EQ(
+      of_rows(R"json("tp": "S(0)")json", R"json(
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "a", "routing": "t"},
+      {"op": "redistribute", "inputs": ["a"], "output": "b", "layout": {"dp": "S(0)"}},
+      {"op": "redistribute", "inputs": ["b"], "output": "c", "layout": {"dp": "R"}},
+      {"op": "moe_combine", "inputs": ["c", "r"], "output": "y", "routing": "t"},)json"),
+      "m.json: /ops/3: the rows of \"b\" go from dp:S(0) tp:S(1) to tp:S(1); expected an "
+      "all-to-all of rows for experts, over \"dp\". Leave dim 0 or dim 1 sharded over \"dp\" all "
+      "the way. [routed-rows]");
+}
+
+TEST(RefusedModels, ColumnsOfExpertsThatAreCombinedBeforeTheyAreWhole) {
+  const auto of = [](const std::string& layout) {
+    return of_rows(R"json("tp": "S(0)")json", R"json(
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "b", "routing": "t"},
+      {"op": "moe_expert", "inputs": ["b", "columns"], "output": "h"},
+      {"op": "redistribute", "inputs": ["h"], "output": "g", "layout": {)json" +
+                                                  layout + R"json(}},
+      {"op": "moe_combine", "inputs": ["g", "r"], "output": "y", "routing": "t"},)json");
+  };
+  EXPECT_EQ(
+      of(R"json("tp": "S(2)")json"),
+      "m.json: /ops/4: the rows of \"g\" go from dp:S(0) tp:S(2) to dp:S(1) tp:S(2) while they "
+      "are gathered over \"tp\"; expected an all-to-all of rows for experts, over \"dp\". Put a "
+      "redistribute op with layout {\"tp\": \"R\"} before it. [routed-rows]");
+  EXPECT_EQ(of(R"json("tp": "R")json"), "");
+}
+
 // Two pipeline ranks read `w`; `rest` says what becomes of it.
 std::string of_tied(const std::string& rest) {
   return refusal(R"json({

@@ -42,5 +42,14 @@ TEST(RoutedRows, OfTokensThatEveryRankHasAreRefusedWithWhatToDo) {
   EXPECT_EQ(refusal(R"j(, "layout": {"ep": "S(0)"})j"), "");
 }
 
+TEST(RoutedRows, OutsideOfTheirBufferAreAFault) {
+  Tensor dense({2, 3, 4}, DType::f32);
+  const Tensor row({1, 4}, DType::f32);
+  EXPECT_THROW(pack_rows(dense, {std::pair(1, 3)}), Fault);
+  EXPECT_THROW(unpack_rows(dense, row, {std::pair(2, 0)}), Fault);
+  EXPECT_THROW(unpack_rows(dense, row, {std::pair(0, 0), std::pair(0, 1)}), Fault);
+  EXPECT_NO_THROW(unpack_rows(dense, pack_rows(dense, {std::pair(1, 2)}), {std::pair(0, 0)}));
+}
+
 }  // namespace
 }  // namespace s2t
