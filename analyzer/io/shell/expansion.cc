@@ -72,6 +72,8 @@ struct ShellExpansion::Fields {
     present = true;
     now.add(std::move(piece));
   }
+  // Nothing, unless the run sets what is asked for.
+  void assume(int line) { now.add({.text = "", .line = line, .assumed = true}); }
   void end() {
     if (present) ready.push_back(std::exchange(now, {}));
     present = false;
@@ -386,8 +388,11 @@ void ShellExpansion::otherwise(const std::string& name, size_t at, const ShellRa
   if (set ? what != '+' : what == '?') return variable(name, written, quoted, out);
   if (what == '+' && !set) {
     if (quoted) out.present = true;
+    if (!values && (quoted || !out.splits)) out.assume(written.line());
     return;
   }
+  if (what == '-' && !values && text.begin == text.end && (quoted || !out.splits))
+    out.assume(written.line());
   Fields inner;
   inner.splits = !quoted && out.splits;
   if (what == '=') {

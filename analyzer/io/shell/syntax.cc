@@ -164,6 +164,7 @@ class Parser {
     ShellPipeline all;
     skip_blanks();
     while (is_one_of(peek(), {"!", "time", "-p"})) {
+      all.negated = all.negated != (peek() == "!");
       at_ += peek().size();
       skip_blanks();
     }
@@ -228,9 +229,11 @@ class Parser {
       branches(c);
     } else if (keyword == "while" || keyword == "until") {
       c.kind = Kind::loop;
+      c.until = keyword == "until";
       c.parts.push_back(list());
       body(c);
     } else if (keyword == "for" || keyword == "select") {
+      c.chosen = keyword == "select";
       times(c);
     } else if (keyword == "case") {
       cases(c);
@@ -275,7 +278,8 @@ class Parser {
       c.kind = Kind::times;
       c.words.push_back(word());
       skip_newlines();
-      if (peek() == "in") {
+      c.given = peek() != "in";
+      if (!c.given) {
         at_ += 2;
         for (skip_blanks(); at_word(); skip_blanks()) c.words.push_back(word());
       }
@@ -296,8 +300,11 @@ class Parser {
     expect("in");
     for (skip_newlines(); peek() != "esac"; skip_newlines()) {
       take("(");
-      do c.exhaustive = word().text() == "*" || c.exhaustive;
-      while (take("|"));
+      c.patterns.emplace_back();
+      do {
+        c.patterns.back().push_back(word());
+        c.exhaustive = c.patterns.back().back().text() == "*" || c.exhaustive;
+      } while (take("|"));
       expect(")");
       c.parts.push_back(list());
       if (sees(";;&")) fail("\";;&\" in a case");
@@ -306,14 +313,21 @@ class Parser {
     expect("esac");
   }
 
+  // Of what stands between words.
+  ShellWord sign() {
+    ShellWord w;
+    w.source = &source_;
+    w.begin = at_;
+    at_ += sees("&&") || sees("||") ? 2 : 1;
+    w.end = at_;
+    return w;
+  }
+
   void question(ShellCommand& c) {
     c.kind = Kind::question;
     for (skip_newlines(); peek() != "]]"; skip_newlines()) {
       if (at_ >= text_.size()) fail("\"[[\" that is closed nowhere");
-      if (at_word())
-        c.words.push_back(word());
-      else
-        ++at_;
+      c.words.push_back(at_word() ? word() : sign());
     }
     expect("]]");
   }

@@ -34,13 +34,17 @@ struct ShellCommand {
     times,       // for words[0] in words[1]...: parts[0]
     loop,        // while parts[0]; do parts[1]
     arithmetic,  // ((words[0])), or for ((words[0])): parts[0]
-    question,    // [[ words ]]
+    question,    // [[ words ]], with && and the like among them
     function     // words[0] { parts[0] }
   };
   Kind kind = Kind::simple;
   int line = 1;
   std::vector<ShellWord> words;
   std::vector<ShellList> parts;
+  std::vector<std::vector<ShellWord>> patterns;  // of the cases
+  bool until = false;                            // a loop that ends where others go on
+  bool chosen = false;                           // select: the user says how often
+  bool given = false;                            // for NAME, without "in": over "$@"
   bool exhaustive = false;  // one of the branches is taken: it has an else, or a case *)
   bool to_file = false;     // its output is redirected
   std::vector<ShellWord> redirections;
@@ -50,6 +54,7 @@ struct ShellCommand {
 // Commands of one pipeline; more than one run in subshells.
 struct ShellPipeline {
   std::vector<ShellCommand> commands;
+  bool negated = false;
   enum class After { any, success, failure } after = After::any;  // of the one before: ; && ||
 };
 

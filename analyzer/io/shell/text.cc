@@ -99,7 +99,7 @@ void ShellText::add(ShellPiece piece) {
   if (!pieces_.empty()) {
     ShellPiece& last = pieces_.back();
     if (last.line == piece.line && last.conditional == piece.conditional && last.open.empty() &&
-        piece.open.empty() && last.doubt == piece.doubt) {
+        piece.open.empty() && last.doubt == piece.doubt && last.assumed == piece.assumed) {
       last.text += piece.text;
       return;
     }

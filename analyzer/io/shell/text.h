@@ -15,6 +15,7 @@ struct ShellPiece {
   std::string open = {};   // "NODES is set nowhere in the file"
   std::string doubt = {};  // "source env.sh (line 3) may set TP"
   bool splits = false;     // open and not in quotes: none, one or several words
+  bool assumed = false;    // "${X:-}": empty if the run does not set X
 };
 
 class ShellText {

@@ -203,8 +203,9 @@ TEST(LaunchFile, EndsOnEveryBrokenScript) {
 
 std::string value_of_tp(const std::string& script) {
   Diagnostics sink("train.sh");
-  const Launch launch = read_launch(script + "\n--tp $TP", sink);
+  const Launch launch = read_launch(script + "\ntorchrun --tp $TP", sink);
   sink.throw_if_any();
+  if (launch.flags.empty()) return "no launch: " + script;
   const LaunchFlag& tp = launch.flags.back();
   return tp.open() ? "$TP: " + tp.why_open : tp.value;
 }
@@ -336,12 +337,67 @@ TEST(LaunchFile, GivesAProgramItsVariables) {
   EXPECT_EQ(launched("export TP=2\nsrun echo TP=4 | bash -c 'run --tp $TP'"), "--tp 2 ");
 }
 
+TEST(LaunchFile, TakesTheBranchThatTheScriptItselfChooses) {
+  const auto taken = [](const std::string& how) {
+    return launched("N=2 S=8b E=\"\"\nA=()\n" + how + "\ntorchrun x.py \"${A[@]}\"");
+  };
+  for (const char* yes :
+       {"[ $N = 2 ]", "[ \"$N\" == 2 ]", "test $N -eq 2", "[ $N -gt 1 ]", "[[ $N -ge 2 ]]",
+        "[[ $S == 8* ]]", "[[ $S != \"8*\" ]]", "[ -z \"$E\" ]", "[ -n \"$S\" ]", "! [ $N -lt 2 ]",
+        "[[ ! $N == 3 && ( $S == 8b || -f x ) ]]", "[ $N = 2 -a -n \"$S\" ]", "true", "! false",
+        "[ \"${M:-1}\" = 1 ]", "[ $N = 1 ] || [ $N = 2 ]", "{ [ $N = 2 ]; }", "[ $N ]"}) {
+    EXPECT_EQ(taken(std::string("if ") + yes + "; then A+=(--a); else A+=(--b); fi"), "--a ")
+        << yes;
+    EXPECT_EQ(taken(std::string(yes) + " && A+=(--a)"), "--a ") << yes;
+    EXPECT_EQ(taken(std::string(yes) + " || A+=(--a)"), "") << yes;
+  }
+  for (const char* open : {"[ -f x ]", "[ \"$X\" = 2 ]", "[ -z \"${X:-}\" ]", "[ $N = 2 -a -d x ]",
+                           "[[ $S =~ ^8 ]]", "[ $X -gt 1 ]", "grep x", "[[ $N -eq two ]]",
+                           "[ -n \"${X+y}\" ]", "[[ $S == \"8\"* ]]", "[ $N = 3 ] || grep x"})
+    EXPECT_EQ(taken(std::string("if ") + open + "; then A+=(--a); else A+=(--b); fi"), "--a? --b? ")
+        << open;
+  EXPECT_EQ(taken("if [ $N = 1 ]; then A=(--a); elif [ -f x ]; then A=(--b); elif [ $N = 2 ]; then "
+                  "A=(--c); else A=(--d); fi"),
+            "--b? --c? ");
+}
+
+TEST(LaunchFile, TakesTheCaseThatTheScriptItselfChooses) {
+  const auto taken = [](const std::string& cases) {
+    return launched("S=8b\ncase $S in " + cases + " esac\ntorchrun x.py $A");
+  };
+  EXPECT_EQ(taken("70b) A=--a ;; 7b | 8b) A=--b ;; *) exit 1 ;;"), "--b ");
+  EXPECT_EQ(taken("70b) A=--a ;; 8*) A=--b ;; *) A=--c ;;"), "--b ");
+  EXPECT_EQ(taken("70b) A=--a ;; *) A=--c ;;"), "--c ");
+  EXPECT_EQ(taken("$X) A=--a ;; 8b) A=--b ;; *) A=--c ;;"), "--a? --b? ");
+}
+
+TEST(LaunchFile, FollowsLoopsTurnByTurnThatStartNothing) {
+  const auto after = [](const std::string& how) {
+    return launched("f() { A=()\n" + how + "\ntorchrun x.py \"${A[@]}\" \"$@\"; }\nf --a --b 1");
+  };
+  const std::string loop = "while [ $# -gt 0 ]; do case $1 in --a) A+=(--c); shift ;; ";
+  EXPECT_EQ(after("for a in \"$@\"; do A+=(\"$a\"); done; shift 3"), "--a --b 1 ");
+  EXPECT_EQ(after("for a; do A+=(\"$a\"); done; shift 3"), "--a --b 1 ");
+  EXPECT_EQ(after("for i in {1..3}; do A+=(--n$i); done; shift 3"), "--n1 --n2 --n3 ");
+  EXPECT_EQ(after("for i in 1 2 3; do [ $i = 1 ] && continue; A+=(--n$i); done; shift 3"),
+            "--n2 --n3 ");
+  EXPECT_EQ(after(loop + "*) break ;; esac; done"), "--c --b 1 ");
+  EXPECT_EQ(after(loop + "--b) A+=(--d $2); shift 2 ;; esac; done"), "--c --d 1 ");
+  EXPECT_EQ(after("until [ $# = 1 ]; do shift; done; A=(--z)"), "--z 1 ");
+  // What turns do not follow from the script alone.
+  EXPECT_EQ(after("for i in {a,b}; do A+=(--n$i); done; shift 3").find("--n1"), std::string::npos);
+  EXPECT_THAT(after("for i in $X; do A+=(--n); done; shift 3"), testing::HasSubstr("?"));
+  EXPECT_THAT(after("while true; do A+=(--n); done; shift 3"), testing::HasSubstr("?"));
+  EXPECT_THAT(after("for i in 1 2; do if x; then break; fi; A+=(--n); done; shift 3"),
+              testing::HasSubstr("?"));
+}
+
 TEST(LaunchFile, SaysWhatMayHaveChangedAValue) {
   Diagnostics sink("train.sh");
   const auto doubt = [&](const char* text) { return read_launch(text, sink).flags.at(0).doubt; };
-  EXPECT_EQ(doubt("TP=4\nsource env.sh\nrun --tp $TP"), "source env.sh (line 2) may set TP");
-  EXPECT_EQ(doubt("TP=4\neval \"$1\"\nrun --tp $((TP * 2))"), "eval (line 2) may set TP");
-  EXPECT_EQ(doubt("source env.sh\nTP=4\nrun --tp $TP"), "");
+  EXPECT_EQ(doubt("TP=4\nsource env.sh\ntorchrun --tp $TP"), "source env.sh (line 2) may set TP");
+  EXPECT_EQ(doubt("TP=4\neval \"$1\"\ntorchrun --tp $((TP * 2))"), "eval (line 2) may set TP");
+  EXPECT_EQ(doubt("source env.sh\nTP=4\ntorchrun --tp $TP"), "");
 }
 
 TEST(LaunchFile, RefusesAScriptThatCannotBeFollowed) {
