@@ -72,7 +72,7 @@ struct Launch {
 // Puts a rank's calls as a witness would see them.
 class Lens {
  public:
-  Lens(const View& view, const Program& program) : view_(view), program_(program) {
+  Lens(const View& view, const Program& program) : view_(view) {
     for (const Family& f : program.families) groups_[f.name] = program.mesh.groups(f);
   }
 
@@ -175,7 +175,6 @@ class Lens {
   }
 
   const View& view_;
-  const Program& program_;
   std::map<std::string, std::vector<std::vector<Rank>>> groups_;
 };
 

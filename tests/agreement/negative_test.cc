@@ -211,6 +211,14 @@ INSTANTIATE_TEST_SUITE_P(Models, SkippedGradientScale,
                          testing::Values("dp_mlp", "f32_gradients_bf16", "f64_gradients_f32",
                                          "cancelling_terms"));
 
+// Gradients of a thousandth: a step by them is less than a bfloat16 parameter can show.
+TEST(SkippedScale, OfSmallGradientsFailsInSixteenBits) {
+  VerifyOptions options = on_host();
+  options.hooks.skip_gradient_scale = true;
+  const Verification v = verify(load_model(file_of("deep_bf16_mlp")), options);
+  EXPECT_FALSE(check_of(v, "gradients").passed);
+}
+
 TEST(Exactness, IntegersThroughLinearMapsMayNotDifferAtAll) {
   const Verification v =
       verify(load_model(S2T_SOURCE_DIR "/tests/agreement/models/exact_integers.json"), on_host());
