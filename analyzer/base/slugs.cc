@@ -120,6 +120,7 @@ constexpr Slug kSlugs[] = {
     {"routing-size", model, "routing counts or loads of the wrong number"},
     {"routing-rows", model, "routed rows that do not sum to the tokens"},
     {"routed-border", model, "rows of experts that cross from one pipeline stage to another"},
+    {"mixed-means", model, "a run would add means that ranks scale differently"},
     {"routed-rows", model, "routed rows split or exchanged otherwise than their routing says"},
     {"routing-axis", model, "rows routed over another axis than the experts are split over"},
     {"two-loads", model, "both counts and a skew"},

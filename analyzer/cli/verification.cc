@@ -157,6 +157,7 @@ void run_and_judge(const Model& model, const VerifyOptions& options, Verificatio
   if (processes && !is_started_rank())
     require_open_files(graph.mesh.world(), allow_open_files(open_files_needed(graph.mesh.world())));
   for (size_t r = 0; r < graph.routings.size(); ++r) RoutedRows(graph, forward, r);
+  require_comparable_means(graph, forward);
 
   StepOptions step;
   step.hooks = options.hooks;

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "analyzer/base/text.h"
 #include "runtime/run/data.h"
 #include "runtime/run/leaves.h"
 #include "runtime/run/local_op.h"
@@ -361,6 +362,45 @@ class Verdict {
 Judgement judge(const Graph& graph, const Forward& forward, const Reference& reference,
                 const std::vector<RankReport>& reports, bool exact, double learning_rate) {
   return Verdict(graph, forward, reference, reports, exact, learning_rate).judge();
+}
+
+namespace {
+
+void refuse_two_scales(const Graph& graph, const std::vector<double>& excess, const Op& op) {
+  for (const std::vector<size_t>& group : op.rule->linear)
+    for (const size_t i : group) {
+      const TensorId a = op.inputs[group.front()], b = op.inputs[i];
+      const double ratio = excess[b.at()] / excess[a.at()];
+      if (std::abs(ratio - 1) < 1e-9) continue;
+      throw UserError(
+          graph.file,
+          {{op.pointer,
+            fmt::format("{} adds {}, {:g} times the unsharded one because ranks average over their "
+                        "own elements, to {}, {:g} times",
+                        op.name, quoted(graph.value(b).name), excess[b.at()],
+                        quoted(graph.value(a).name), excess[a.at()]),
+            "terms that are equally many times too large, or nothing tells what the sum should be",
+            "Say \"loss_scale\": \"global\", or shard what the means are of alike; `predict` takes "
+            "it as it is.",
+            "mixed-means"}});
+    }
+}
+
+}  // namespace
+
+void require_comparable_means(const Graph& graph, const Forward& forward) {
+  const std::vector<double> excess = excess_of_values(graph, forward);
+  for (const Op& op : graph.ops) {
+    refuse_two_scales(graph, excess, op);
+    if (!is_mean(op) || !graph.value(op.inputs[0]).routing) continue;
+    throw UserError(graph.file,
+                    {{op.pointer,
+                      fmt::format("{} averages {}, of which ranks hold as many rows as "
+                                  "are routed to them",
+                                  op.name, quoted(graph.value(op.inputs[0]).name)),
+                      "a mean of values of one size",
+                      "Combine the rows first; `predict` takes it as it is.", "mixed-means"}});
+  }
 }
 
 double gradient_factor(const Graph& graph, const Forward& forward, bool parameter) {

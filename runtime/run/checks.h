@@ -35,6 +35,10 @@ Judgement judge(const Graph& graph, const Forward& forward, const Reference& ref
 // add up, and for parameters divided by the synchronisation's divisor.
 double gradient_factor(const Graph& graph, const Forward& forward, bool parameter);
 
+// Throws UserError where ranks' means are not one number of times the unsharded ones: means of what
+// is sharded differently are added, or of rows that are routed.
+void require_comparable_means(const Graph& graph, const Forward& forward);
+
 // Greatest error allowed, relative to the greatest element of a tensor, where the model keeps its
 // numbers in this type.
 double tolerance_of(DType dtype);

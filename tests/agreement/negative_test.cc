@@ -254,5 +254,38 @@ TEST(ManyRanks, RunOnFewCores) {
   EXPECT_TRUE(verify(wide, on_host()).match());
 }
 
+// "y" is whole on both ranks, "g" a half on each: the mean of "g" counts twice, that of "y" once.
+std::string with_two_losses(const std::string& scale) {
+  const Model two = parse_model(R"json({"schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "tp", "size": 2}]}, "loss_scale": ")json" +
+                                    scale + R"json(",
+    "tensors": {"x": {"shape": [2, 8]},
+                "w1": {"shape": [16, 8], "parameter": true, "layout": {"tp": "S(0)"}},
+                "w2": {"shape": [8, 16], "parameter": true, "layout": {"tp": "S(1)"}}},
+    "ops": [{"op": "linear", "inputs": ["x", "w1"], "output": "h"},
+            {"op": "gelu", "inputs": ["h"], "output": "g"},
+            {"op": "linear", "inputs": ["g", "w2"], "output": "y"},
+            {"op": "mean_square", "inputs": ["y"], "output": "main"},
+            {"op": "mean_square", "inputs": ["g"], "output": "extra"},
+            {"op": "add", "inputs": ["main", "extra"], "output": "loss"}],
+    "loss": "loss"})json",
+                                "m.json");
+  try {
+    return verify(two, on_host()).match() ? "" : "differs";
+  } catch (const UserError& e) {
+    return e.what();
+  }
+}
+
+TEST(Refused, MeansThatRanksScaleDifferentlyAreNotCompared) {
+  EXPECT_EQ(with_two_losses("local"),
+            "m.json: /ops/5: loss adds \"extra\", 2 times the unsharded one because ranks average "
+            "over their own elements, to \"main\", 1 times; expected terms that are equally many "
+            "times too large, or nothing tells what the sum should be. Say \"loss_scale\": "
+            "\"global\", or shard what the means are of alike; `predict` takes it as it is. "
+            "[mixed-means]");
+  EXPECT_EQ(with_two_losses("global"), "");
+}
+
 }  // namespace
 }  // namespace s2t
