@@ -1,4 +1,4 @@
-// Whole numbers in a shell: "8*(N+1)". Comparisons and assignments are not computed.
+// Whole numbers in a shell: "8*(N+1)", "N > 2 ? 4 : 2". Assignments are not computed here.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "analyzer/base/text.h"
-#include "analyzer/io/shell/expansion.h"
+#include "analyzer/io/shell/sum.h"
 
 namespace s2t {
 namespace {
@@ -57,11 +57,9 @@ void print(ShellState& state, const Words& words, int line) {
 }
 
 // let TP=8 "X *= 2"
-void let(ShellState& state, const Words& words, int line) {
+void let(ShellState& state, const Words& words, int) {
   for (size_t i = 1; i < words.size(); ++i)
-    for (const std::string& name : changed_names(words[i].plain()))
-      state.open(name, quoted("let " + words[i].plain().substr(0, 80)) + " cannot be computed here",
-                 line);
+    calculated(words[i], quoted("let " + words[i].plain().substr(0, 80)), state);
 }
 
 void unset(ShellState& state, const Words& words, int line) {

@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <regex>
 #include <utility>
 
 #include "analyzer/base/text.h"
-#include "analyzer/io/shell/arithmetic.h"
+#include "analyzer/io/shell/sum.h"
 
 namespace s2t {
 namespace {
 
 constexpr int kDeepest = 16;              // texts in texts
 constexpr size_t kMostLetters = 1 << 17;  // of one word
-constexpr size_t kMostArithmetic = 4096;  // letters that may set variables
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n';
@@ -417,32 +417,11 @@ void ShellExpansion::otherwise(const std::string& name, size_t at, const ShellRa
 
 // $((...))
 void ShellExpansion::arithmetic(const ShellRange& written, bool quoted, Fields& out) {
-  const ShellRange inside{written.source, written.begin + 3, written.end - 2};
-  const std::string why = cut(written) + " cannot be computed here";
-  const std::vector<std::string> changed = changed_names(inside.text());
-  for (const std::string& name : changed) state_.open(name, why, written.line());
-  const ShellText text = this->quoted(inside);
-  if (!changed.empty() || !text.open().empty())
-    return leave_open(written, changed.empty() ? text.open() : why, quoted, out);
-  ShellPiece result{"", written.line(), text.conditional() || written.source->conditional, "",
-                    text.doubt()};
-  std::string open;
-  const auto value_of = [&](const std::string& name) -> std::string {
-    if (shell_name_end(name, 0) == 0) return name;
-    const auto* values = state_.find(name);
-    const bool one = values && values->size() == 1 && values->front().words.size() == 1;
-    const ShellText word = one ? values->front().words[0] : ShellText();
-    if (!one || !word.open().empty()) {
-      if (open.empty()) open = why_open(state_, name);
-      return "?";
-    }
-    result.conditional = result.conditional || word.conditional() || values->front().conditional;
-    if (result.doubt.empty()) result.doubt = word.doubt();
-    return word.plain();
-  };
-  const std::optional<int64_t> value = computed(text.plain(), value_of);
-  if (!value) return leave_open(written, open.empty() ? why : open, quoted, out);
-  result.text = std::to_string(*value);
+  const ShellText text = this->quoted({written.source, written.begin + 3, written.end - 2});
+  ShellPiece result = calculated(text, cut(written), state_);
+  if (!result.open.empty()) return leave_open(written, result.open, quoted, out);
+  result.line = written.line();
+  result.conditional = result.conditional || written.source->conditional;
   put(ShellText(std::move(result)), quoted, out);
 }
 
@@ -453,16 +432,6 @@ ShellText expand_text(const std::string& text, ShellState& state) {
   } catch (const ShellError&) {
     return ShellText({text, 0, false, quoted(text.substr(0, 80)) + " cannot be computed here"});
   }
-}
-
-std::vector<std::string> changed_names(const std::string& arithmetic) {
-  if (arithmetic.size() > kMostArithmetic) return {};
-  static const std::regex kName(
-      R"((\+\+|--)?\s*([A-Za-z_]\w*)\s*(\+\+|--|(?:<<|>>|[-+*/%&|^])?=(?!=))?)");
-  std::vector<std::string> names;
-  for (std::sregex_iterator it(arithmetic.begin(), arithmetic.end(), kName), end; it != end; ++it)
-    if ((*it)[1].matched || (*it)[3].matched) names.push_back((*it)[2]);
-  return names;
 }
 
 }  // namespace s2t

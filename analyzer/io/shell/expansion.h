@@ -53,7 +53,4 @@ class ShellExpansion {
 // `text` as between double quotes, with these variables; as written if it cannot be expanded.
 ShellText expand_text(const std::string& text, ShellState& state);
 
-// "TP *= 2, ++i" -> TP, i: what arithmetic sets.
-std::vector<std::string> changed_names(const std::string& arithmetic);
-
 }  // namespace s2t

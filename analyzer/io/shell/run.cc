@@ -10,6 +10,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/io/shell/condition.h"
 #include "analyzer/io/shell/runner.h"
+#include "analyzer/io/shell/sum.h"
 
 namespace s2t {
 namespace {
@@ -316,17 +317,22 @@ void Runner::repeat(const ShellCommand& c) {
 
 // ((TP *= 2)), for ((TP = 1; TP < 4; TP++))
 void Runner::arithmetic(const ShellCommand& c) {
-  change(c.words[0].text(), c.line);
+  const std::string name = quoted("((" + c.words[0].text().substr(0, 80) + "))");
+  if (c.parts.empty()) {
+    const ShellText text = expansion().quoted(c.words[0]);
+    const ShellPiece result = calculated(text, name, state_);
+    const bool known =
+        result.open.empty() && !result.conditional && result.doubt.empty() && !result.assumed;
+    if (known && abstract_ == 0) status_ = result.text != "0";
+    return;
+  }
+  const Step change = [&] {
+    for (const std::string& changed : changed_names(c.words[0].text()))
+      state_.open(changed, name + " cannot be computed here", c.line);
+  };
+  change();
   expansion().quoted(c.words[0]);
-  if (!c.parts.empty())
-    loop(
-        c.line, false, [&] { change(c.words[0].text(), c.line); }, [&] { run(c.parts[0]); });
-}
-
-void Runner::change(const std::string& arithmetic, int line) {
-  for (const std::string& name : changed_names(arithmetic))
-    state_.open(name, quoted("((" + arithmetic.substr(0, 80) + "))") + " cannot be computed here",
-                line);
+  loop(c.line, false, change, [&] { run(c.parts[0]); });
 }
 
 void Runner::define(const ShellCommand& c) {

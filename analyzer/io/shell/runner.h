@@ -103,8 +103,6 @@ class Runner {
   // ((TP *= 2)), for ((TP = 1; TP < 4; TP++))
   void arithmetic(const ShellCommand& c);
 
-  void change(const std::string& arithmetic, int line);
-
   void define(const ShellCommand& c);
 
   // Simple commands.

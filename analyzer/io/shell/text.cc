@@ -128,6 +128,10 @@ bool ShellText::conditional() const {
                      [](const ShellPiece& p) { return p.conditional; });
 }
 
+bool ShellText::assumed() const {
+  return std::any_of(pieces_.begin(), pieces_.end(), [](const ShellPiece& p) { return p.assumed; });
+}
+
 std::string ShellText::open() const {
   return first(pieces_, &ShellPiece::open);
 }

@@ -32,6 +32,7 @@ class ShellText {
   size_t size() const;
   int line() const { return pieces_.empty() ? 1 : pieces_.front().line; }
   bool conditional() const;
+  bool assumed() const;
   std::string open() const;   // of the first piece that is
   std::string doubt() const;  // likewise
   bool operator==(const ShellText& other) const { return plain() == other.plain(); }

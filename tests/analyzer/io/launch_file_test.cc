@@ -222,11 +222,18 @@ TEST(LaunchFile, OnlyAssignmentsOfTheScriptItselfCount) {
     EXPECT_EQ(value_of_tp(script), "4") << script;
 }
 
-TEST(LaunchFile, WhatIsComputedInPlaceIsLeftOpen) {
-  for (const char* changed : {"(( TP *= 2 ))", "((TP++))", "((++TP))", "(( X = 1, TP = 8 ))",
-                              "let X=1 TP=8", "let \"TP = TP * 2\"", "unset TP"})
-    EXPECT_NE(value_of_tp(std::string("TP=4\n") + changed).find('$'), std::string::npos) << changed;
-  for (const char* asked : {"(( TP > 2 )) && echo large", "(( TP == 2 ))", "((X = TP + 1))"})
+TEST(LaunchFile, ComputesInPlace) {
+  for (const char* eight :
+       {"(( TP *= 2 ))", "((TP+=4))", "let TP=8", "let X=1 TP=8", "let \"TP = TP * 2\"",
+        "((TP = TP > 2 ? 8 : 1))", "TP=7; ((TP++))", "TP=7; ((++TP))", "TP=9; ((TP--))",
+        "TP=$((2 ** 3))", "TP=$((1 << 3))", "TP=$(( (TP == 4 && !0) * 8 ))", "TP=$((-2 * -TP))",
+        "(( TP > 1 )) && TP=8", "if ((TP < 4)); then TP=1; else TP=8; fi", "X=8; ((TP = X))"})
+    EXPECT_EQ(value_of_tp(std::string("TP=4\n") + eight), "8") << eight;
+  for (const char* open : {"unset TP", "(( X = 1, TP = 8 ))", "((TP = $X))", "((TP = X++))",
+                           "((TP[0]++))", "((TP |= 8))", "TP=$((TP++))", "let TP=X"})
+    EXPECT_NE(value_of_tp(std::string("TP=4\n") + open).find('$'), std::string::npos) << open;
+  for (const char* asked : {"(( TP > 2 )) && echo large", "(( TP == 2 ))", "((X = TP + 1))",
+                            "(( TP == 2 )) && TP=8", "((TP - 4)) && TP=8"})
     EXPECT_EQ(value_of_tp(std::string("TP=4\n") + asked), "4") << asked;
 }
 
