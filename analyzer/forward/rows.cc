@@ -40,7 +40,7 @@ class RowsCheck {
 
   bool step(const Step& s) const {
     if (!layout(s.before) || !layout(s.after)) return false;
-    if (s.collective != Collective::all_to_all) return !enters_or_leaves_experts(s) || alike(s);
+    if (s.collective != Collective::all_to_all) return !enters_or_leaves_rows(s) || alike(s);
     const AtomSet gathered = tokens_ & ~experts_ & ~s.before.sharding(1);
     const bool of_experts = s.atoms == experts_ && s.from_dim < 2 && s.to_dim < 2;
     if (of_experts && graph_.mesh.size(gathered) == 1) return true;
@@ -58,12 +58,13 @@ class RowsCheck {
   }
 
  private:
-  bool enters_or_leaves_experts(const Step& s) const {
-    return (s.before.sharding(0) ^ s.after.sharding(0)) & experts_;
+  bool enters_or_leaves_rows(const Step& s) const {
+    return ((s.before.sharding(0) ^ s.after.sharding(0)) & experts_) ||
+           ((s.before.sharding(1) ^ s.after.sharding(1)) & experts_);
   }
 
-  // Where each rank routes tokens of its own, the rows of an expert lie packed, those of tokens do
-  // not, and the exchange alone brings one to the other. Where all route the same tokens (gathered
+  // Where each rank routes tokens of its own, ranks hold differently many rows, packed by expert or
+  // in the order of tokens, and the exchange alone brings one to the other. Where all route the same tokens (gathered
   // before), a block of experts is cut out of the rows of all.
   bool alike(const Step& s) const {
     for (const Op& op : graph_.ops) {
@@ -121,8 +122,13 @@ void check_rows(const Graph& graph, const Forward& forward, Diagnostics& diagnos
     if (!check.layout(forward.layouts[v])) said.insert(*value.routing);
   }
   if (diagnostics.any()) return;  // conversions only repeat it
-  for (const Conversion& c : forward.conversions)
+  for (const Conversion& c : forward.conversions) {
+    const auto& routing = graph.value(c.value).routing;
+    const size_t before = diagnostics.reported();
+    if (!routing || said.count(*routing)) continue;
     check_rows(graph, forward, c.value, c.steps, graph.op(c.consumer).pointer, diagnostics);
+    if (diagnostics.reported() != before) said.insert(*routing);
+  }
 }
 
 }  // namespace s2t

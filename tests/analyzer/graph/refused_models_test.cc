@@ -191,6 +191,17 @@ TEST(RefusedModels, RowsOfExpertsThatAreGatheredInsteadOfSentBack) {
       "the way. [routed-rows]");
 }
 
+TEST(RefusedModels, RowsOfTokensThatAreGatheredInsteadOfExchanged) {
+  EXPECT_EQ(
+      of_rows(R"json("tp": "S(0)")json", R"json(
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "a", "routing": "t"},
+      {"op": "redistribute", "inputs": ["a"], "output": "b", "layout": {"dp": "R"}},
+      {"op": "moe_combine", "inputs": ["b", "r"], "output": "y", "routing": "t"},)json"),
+      "m.json: /ops/2: the rows of \"a\" go from dp:S(1) tp:S(1) to tp:S(1); expected an "
+      "all-to-all of rows for experts, over \"dp\". Leave dim 0 or dim 1 sharded over \"dp\" all "
+      "the way. [routed-rows]");
+}
+
 TEST(RefusedModels, ColumnsOfExpertsThatAreCombinedBeforeTheyAreWhole) {
   const auto of = [](const std::string& layout) {
     return of_rows(R"json("tp": "S(0)")json", R"json(
