@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
@@ -52,6 +53,23 @@ std::vector<OptionDef> options_of(const Command& command) {
   return all;
 }
 
+// The option of which a spelling begins as `flag` does and has all its words: --tensor-parallel is
+// --tp, of --tensor-model-parallel-size.
+std::string by_words(const Command& command, const std::string& flag) {
+  const std::vector<std::string> words = split(flag, '-');
+  if (words.size() < 4 || words[2].empty()) return "";  // "", "", and two more
+  for (const OptionDef& o : options_of(command))
+    for (const std::string& also : words_of(o.also)) {
+      const std::vector<std::string> has = split(also, '-');
+      const bool all = std::all_of(words.begin(), words.end(), [&](const std::string& w) {
+        return std::find(has.begin(), has.end(), w) != has.end();
+      });
+      if (all && has[2] == words[2])
+        return fmt::format("Did you mean {}?", s2t::quoted(std::string(o.flag)));
+    }
+  return "";
+}
+
 void refuse_unknown_option(const Command& command, const std::string& word) {
   std::vector<std::string> flags, spellings;
   for (const OptionDef& o : options_of(command)) flags.emplace_back(o.flag);
@@ -59,9 +77,11 @@ void refuse_unknown_option(const Command& command, const std::string& word) {
   for (const OptionDef& o : options_of(command))
     for (std::string& also : words_of(o.also)) spellings.push_back(std::move(also));
   const std::string flag = word.substr(0, word.find('='));
+  std::string meant = did_you_mean(flag, spellings);
+  if (meant.empty()) meant = by_words(command, flag);
   refuse(std::string(command.name), "unknown option " + s2t::quoted(flag),
-         "one of " + quoted_list(flags, 64),
-         or_help(did_you_mean(flag, spellings), std::string(command.name)), "unknown-option");
+         "one of " + quoted_list(flags, 64), or_help(meant, std::string(command.name)),
+         "unknown-option");
 }
 
 // Only sorts words into options and operands; CLI11's own help and errors stay unused.

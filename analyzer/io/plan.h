@@ -59,7 +59,9 @@ void check_job(const Plan& plan, Diagnostics& sink);
 void check_contradictions(const Plan& stated, int64_t layers, Diagnostics& sink);
 // Everything that is wrong with a resolved `plan` for `architecture`, each with what would fit.
 // Pointers are the flags: "--tp".
-void check_plan(const Architecture& architecture, const Plan& plan, Diagnostics& sink);
+// `columns`: what tp must divide besides heads, for the numbers that would fit; 0: nothing.
+void check_plan(const Architecture& architecture, const Plan& plan, Diagnostics& sink,
+                int64_t columns = 0);
 // What is legal and surprising about a plan for this model.
 std::vector<Remark> plan_remarks(const Architecture& architecture, const Plan& plan);
 

@@ -63,7 +63,8 @@ std::string place_of(const Architecture& a, const char* size) {
 
 class Checker {
  public:
-  Checker(const Architecture& a, const Plan& p, Diagnostics& sink) : a_(a), p_(p), sink_(sink) {}
+  Checker(const Architecture& a, const Plan& p, int64_t columns, Diagnostics& sink)
+      : a_(a), p_(p), columns_(columns), sink_(sink) {}
 
   void job() {
     world();
@@ -105,7 +106,9 @@ class Checker {
            "", "world-size");
   }
 
-  int64_t common_heads() const { return std::gcd(a_.heads, a_.latent ? a_.heads : a_.kv_heads); }
+  int64_t common_heads() const {
+    return std::gcd(std::gcd(a_.heads, a_.latent ? a_.heads : a_.kv_heads), columns_);
+  }
 
   void widths() {
     const int64_t common = common_heads();
@@ -125,27 +128,28 @@ class Checker {
 
   void tokens() {
     const int64_t sequence = p_.cp * (p_.sequence_parallel() ? p_.tp : 1);
+    const int64_t step = p_.cp > 1 ? std::lcm(2 * p_.cp, sequence) : sequence;  // a ring halves
+    const bool learned = a_.positions == Positions::learned;
+    const int64_t positions = a_.position_rows - a_.unused_positions;
     if (p_.seq == 0)
       refuse("--seq", "the number of tokens per sample is not given", "--seq N", "",
              "missing-option");
-    else if (p_.seq % sequence != 0)
+    else if (p_.seq % sequence != 0 && !(learned && p_.seq > positions))
       refuse("--seq",
              fmt::format("{} tokens do not divide over {} ranks ({})", p_.seq, sequence,
                          p_.sequence_parallel() ? "tp x cp" : "cp"),
-             neighbours(p_.seq, p_.cp > 1 ? std::lcm(2 * p_.cp, sequence) : sequence), "",
-             "indivisible");  // a ring halves the tokens of a rank
+             neighbours(p_.seq, step), "", "indivisible");
     if (p_.countable() && !p_.tokens_countable())
       refuse("--micro-batch",
              fmt::format("{} samples of {} tokens on each of {} data-parallel ranks",
                          commas(p_.micro_batch), commas(p_.seq), commas(p_.dp)),
              fmt::format("at most {} of all three multiplied", commas(kMostSize)), "",
              "out-of-range");
-    const int64_t positions = a_.position_rows - a_.unused_positions;
-    if (a_.positions == Positions::learned && p_.seq > positions)
+    if (learned && p_.seq > positions)
       refuse("--seq",
              fmt::format("{} tokens, but the table of learned positions has {} rows for them{}",
                          p_.seq, positions, place_of(a_, "positions")),
-             fmt::format("at most {}", positions));
+             fmt::format("at most {}", positions < step ? positions : positions / step * step));
   }
 
   void layers() {
@@ -210,8 +214,23 @@ class Checker {
                        std::max<int64_t>(0, a_.layers - p_.first_layers - p_.last_layers),
                        a_.layers, place_of(a_, "layers"), std::max<int64_t>(0, p_.pp - ends),
                        p_.vpp > 1 ? fmt::format(" in {} chunks each", p_.vpp) : ""),
-           fit.empty() ? "as many for each of them" : join(fit, " or "),
-           other_stages("Or say how many layers each stage has:", p_.pp * p_.vpp), "indivisible");
+           fit.empty() ? "as many for each of them" : join(fit, " or "), stages_with_ends(),
+           "indivisible");
+  }
+
+  // --stage-layers with the stated ends, whose options it replaces.
+  std::string stages_with_ends() const {
+    const int64_t first = p_.first_layers, last = p_.last_layers;
+    std::vector<int64_t> list =
+        p_.vpp > 1 ? std::vector<int64_t>{}
+                   : shares(a_.layers - first - last, p_.pp - (first > 0) - (last > 0));
+    if (list.empty()) return "";
+    if (first > 0) list.insert(list.begin(), first);
+    if (last > 0) list.push_back(last);
+    return fmt::format("Or --stage-layers {} instead of {}.", run_lengths(list),
+                       first == 0  ? "--last-layers"
+                       : last == 0 ? "--first-layers"
+                                   : "both");
   }
 
   void stated_layers(int64_t stages) {
@@ -268,7 +287,8 @@ class Checker {
     if (p_.etp > 0)
       refuse("--etp", found,
              divisors(
-                 ffn, [](int64_t n, int64_t ranks) { return ranks % n == 0; }, replica),
+                 ffn, [](int64_t n, int64_t ranks) { return ranks % n == 0; },
+                 replica % p_.ep == 0 ? replica / p_.ep : replica),
              ffn % etp == 0 ? fmt::format("Or --dp {}.", etp / std::gcd(etp, p_.tp * p_.cp)) : "",
              "indivisible");
     else if (common_heads() % etp == 0)
@@ -342,6 +362,7 @@ class Checker {
 
   const Architecture& a_;
   const Plan& p_;
+  int64_t columns_;
   Diagnostics& sink_;
 };
 
@@ -359,11 +380,11 @@ void check_job(const Plan& stated, Diagnostics& sink) {
   const Architecture unknown;
   check_contradictions(stated, 0, sink);
   const Plan plan = resolved(stated, unknown);
-  Checker(unknown, plan, sink).job();
+  Checker(unknown, plan, 0, sink).job();
 }
 
-void check_plan(const Architecture& a, const Plan& plan, Diagnostics& sink) {
-  Checker(a, plan, sink).check();
+void check_plan(const Architecture& a, const Plan& plan, Diagnostics& sink, int64_t columns) {
+  Checker(a, plan, columns, sink).check();
 }
 
 }  // namespace s2t

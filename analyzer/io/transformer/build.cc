@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyzer/io/transformer.h"
 #include "analyzer/io/transformer/blocks.h"
 #include "analyzer/io/transformer/framework.h"
@@ -58,6 +60,18 @@ void check_parts(const Architecture& a, const Plan& p, const Profile& profile, D
               "unsupported-plan"});
 }
 
+// Sizes of what a framework does not have at all need not fit.
+void add_both(const Diagnostics& sizes, const Diagnostics& limits, Diagnostics& sink) {
+  for (const Diagnostic& size : sizes.list()) {
+    const auto none = [&](const Diagnostic& limit) {
+      return limit.pointer == size.pointer && size.slug == "indivisible" &&
+             (limit.expected == "1" || limit.expected == "leave it out");
+    };
+    if (std::none_of(limits.list().begin(), limits.list().end(), none)) sink.add(size);
+  }
+  for (const Diagnostic& limit : limits.list()) sink.add(limit);
+}
+
 }  // namespace
 
 std::optional<Model> build_transformer(const Architecture& a, const Plan& stated,
@@ -65,9 +79,12 @@ std::optional<Model> build_transformer(const Architecture& a, const Plan& stated
   Plan plan = resolved(as_framework_runs(stated, a, profile), a);
   if (plan.order.empty()) plan.order = profile["rank_order"];
   check_contradictions(stated, a.layers, sink);
-  check_plan(a, plan, sink);
-  if (!plan.countable() || !plan.tokens_countable()) return std::nullopt;
-  check_framework(a, plan, profile, sink);
+  Diagnostics sizes(sink.file()), limits(sink.file());
+  check_plan(a, plan, sizes, profile.is("vocabulary_padding", "none") ? a.vocab : 0);
+  const bool countable = plan.countable() && plan.tokens_countable();
+  if (countable) check_framework(a, plan, profile, limits);
+  add_both(sizes, limits, sink);
+  if (!countable) return std::nullopt;
   check_parts(a, plan, profile, sink);
   if (sink.any()) return std::nullopt;
   Model model = build(a, plan, profile);

@@ -57,7 +57,10 @@ class Limits {
            "latent attention over tp", "1", "megatron has it.");
     refuse(is("vocabulary_padding", "none") && a_.vocab % p_.tp != 0, "--tp",
            fmt::format("a vocabulary of {} over {} ranks", a_.vocab, p_.tp),
-           divisors(std::gcd(a_.heads, a_.vocab)), "--set vocabulary_padding=128 pads it.");
+           divisors(
+               std::gcd(std::gcd(a_.heads, a_.latent ? a_.heads : a_.kv_heads), a_.vocab),
+               [](int64_t tp, int64_t ffn) { return ffn % tp == 0; }, a_.ffn),
+           "--set vocabulary_padding=128 pads it.");
   }
 
   // Profiles that take this model and plan as they are.
@@ -158,7 +161,7 @@ class Limits {
     refuse(local % p_.cp != 0, "--cp",
            fmt::format("{} heads and {} of keys and values, exchanged over {} ranks", a_.heads,
                        a_.latent ? a_.heads : a_.kv_heads, p_.tp * p_.cp),
-           fmt::format("a divisor of {}", local), "Or --set context_parallel=p2p or all_gather.");
+           divisors(local), "Or --set context_parallel=p2p or all_gather.");
     refuse(a_.sinks && p_.tp > 1, "--tp", "attention sinks with heads exchanged over cp", "1");
   }
 

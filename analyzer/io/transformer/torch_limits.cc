@@ -1,6 +1,9 @@
 // What torchtitan and DeepSpeed cannot do of a plan, or what is not modelled of them.
 #include <fmt/format.h>
 
+#include <numeric>
+
+#include "analyzer/io/fit.h"
 #include "analyzer/io/transformer/framework.h"
 
 namespace s2t {
@@ -19,7 +22,7 @@ void check_ulysses(const Architecture& a, const Plan& p, const Profile& profile,
   const int64_t heads = repeated ? a.heads : a.kv_heads;
   refuse(a.heads % p.cp != 0 || heads % p.cp != 0, "--cp",
          fmt::format("{} {}heads over {} ranks", heads, repeated ? "" : "key-value ", p.cp),
-         "a divisor of the heads", "");
+         divisors(std::gcd(a.heads, heads)), "");
 }
 
 }  // namespace

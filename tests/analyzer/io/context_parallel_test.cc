@@ -156,7 +156,8 @@ TEST(ContextParallel, NeedsAShareOfTheLocalHeadsForEveryRank) {
   Architecture a = dense(1, 64, 16);
   predict(a, plan, {"context_parallel=a2a"});
   a.kv_heads = 8;
-  EXPECT_THAT(refusals(a, plan, {"context_parallel=a2a"}), ElementsAre(HasSubstr("divisor of 2")));
+  EXPECT_THAT(refusals(a, plan, {"context_parallel=a2a"}),
+              ElementsAre(HasSubstr("expected 1 or 2")));
 }
 
 // A large world: peers are told by their offset, and even and odd ranks behave alike.
