@@ -174,7 +174,8 @@ LaunchCommands launching(std::vector<ShellCall> calls, const std::string& script
   std::vector<Role> roles;
   for (const ShellCall& call : calls) roles.push_back(role_in(call, documents));
   const auto last = std::max_element(roles.begin(), roles.end());
-  const bool known = last != roles.end() && *last > Role::starter;
+  // A script of no telling name is no reason to pass over the others.
+  const bool known = last != roles.end() && *last == Role::training;
   LaunchCommands out;
   int launches = 0;
   for (size_t i = 0; i < calls.size(); ++i) {

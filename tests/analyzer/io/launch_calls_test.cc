@@ -54,6 +54,7 @@ TEST(LaunchCalls, KnowsWhatLaunches) {
 
 TEST(LaunchCalls, AllGiveFlagsWhereNoneIsKnown) {
   EXPECT_EQ(flags("run --a 1\ngo --b 2"), "--a=1 --b=2 ");
+  EXPECT_EQ(flags("python prepare.py\nrun --a 1"), "--a=1 ");
   EXPECT_EQ(flags("python x.py --a 1\ngrep --b 2 y"), "--a=1 ");
   EXPECT_EQ(flags("--a 1\n--b 2"), "--a=1 --b=2 ");
 }
