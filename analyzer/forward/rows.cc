@@ -40,7 +40,8 @@ class RowsCheck {
 
   bool step(const Step& s) const {
     if (!layout(s.before) || !layout(s.after)) return false;
-    if (s.collective != Collective::all_to_all) return !enters_or_leaves_rows(s) || alike(s);
+    if (s.collective != Collective::all_to_all)
+      return in_order(s) && (!enters_or_leaves_rows(s) || alike(s));
     const AtomSet gathered = tokens_ & ~experts_ & ~s.before.sharding(1);
     const bool of_experts = s.atoms == experts_ && s.from_dim < 2 && s.to_dim < 2;
     if (of_experts && graph_.mesh.size(gathered) == 1) return true;
@@ -61,6 +62,20 @@ class RowsCheck {
   bool enters_or_leaves_rows(const Step& s) const {
     return ((s.before.sharding(0) ^ s.after.sharding(0)) & experts_) ||
            ((s.before.sharding(1) ^ s.after.sharding(1)) & experts_);
+  }
+
+  // Rows in the order of tokens are blocks of the routing's axis within those of slower ones.
+  bool in_order(const Step& s) const {
+    const AtomSet changed = s.before.sharding(1) ^ s.after.sharding(1);
+    const AtomSet kept = s.before.sharding(1) & s.after.sharding(1) & experts_;
+    const AtomSet lowest = changed & (~changed + 1);
+    if (graph_.mesh.size(changed) == 1 || kept < lowest * 2) return true;
+    add(fmt::format("the rows of {} go from {} to {}", quoted(value_.name),
+                    to_string(s.before, graph_.mesh), to_string(s.after, graph_.mesh)),
+        fmt::format("rows that stay blocks of {} within {}", quoted(name(experts_)),
+                    quoted(name(changed))),
+        fmt::format("Exchange the rows over {} first.", quoted(name(experts_))));
+    return false;
   }
 
   // Where each rank routes tokens of its own, ranks hold differently many rows, packed by expert or

@@ -202,6 +202,25 @@ TEST(RefusedModels, RowsOfTokensThatAreGatheredInsteadOfExchanged) {
       "the way. [routed-rows]");
 }
 
+TEST(RefusedModels, RowsThatAreGatheredOverASlowerAxisBeforeTheirExchange) {
+  EXPECT_EQ(refusal(R"json({
+    "schema": "shape2trace.model/1",
+    "mesh": {"axes": [{"name": "dp", "size": 2, "kind": "data"}, {"name": "ep", "size": 2}]},
+    "batch": {"local": 4, "axes": ["dp"]},
+    "tensors": {"x": {"shape": ["batch", 4], "layout": {"ep": "S(0)"}},
+                "r": {"shape": ["batch", 4], "layout": {"ep": "S(0)"}}},
+    "ops": [
+      {"op": "moe_dispatch", "inputs": ["x", "r"], "output": "a", "routing": "t"},
+      {"op": "redistribute", "inputs": ["a"], "output": "b", "layout": {"dp": "R"}},
+      {"op": "moe_combine", "inputs": ["b", "r"], "output": "y", "routing": "t"}
+    ],
+    "routing": {"t": {"axis": "ep", "experts": 4}}
+  })json"),
+            "m.json: /ops/1: the rows of \"a\" go from dp:S(1) ep:S(1) to ep:S(1); expected rows "
+            "that stay blocks of \"ep\" within \"dp\". Exchange the rows over \"ep\" first. "
+            "[routed-rows]");
+}
+
 TEST(RefusedModels, ColumnsOfExpertsThatAreCombinedBeforeTheyAreWhole) {
   const auto of = [](const std::string& layout) {
     return of_rows(R"json("tp": "S(0)")json", R"json(
