@@ -16,6 +16,7 @@ using Words = std::set<std::string>;
 // Hyphenated words of the sources that are no slugs.
 const Words kNoSlugs{"warm-up", "time-out", "tp-pp-dp", "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "dp-cp",
                      "stand-in", "all-gathers", "all-to-alls", "s2t-r", "rsvg-convert",
+                     "huggingface-cli",
                      // names inside the HTML report
                      "aria-sort", "events-body", "events-count", "events-head", "of-family",
                      "of-op", "of-phase", "of-rank", "one-rank", "rank-calls", "rank-groups",
