@@ -86,10 +86,13 @@ class Planner {
  private:
   AtomSet cutting(const Layout& layout, int dim) const { return layout.sharding(dim) & live_; }
 
+  // Experts and their rows may lie in any order where routing says which they are; columns not.
+  bool in_order(int dim) const { return blocks_ == Blocks::in_order || dim > 1; }
+
   // Whether a slower axis of the same dim is still to come or go.
   bool misplaced(AtomIndex a) const {
     const int d = now_[a].dim;
-    return blocks_ == Blocks::in_order && now_[a].is_shard() &&
+    return now_[a].is_shard() && in_order(d) &&
            ((cutting(now_, d) ^ cutting(to_, d)) & slower_than(atom_bit(a))) != 0;
   }
 
@@ -134,10 +137,11 @@ class Planner {
   }
 
   bool possible(const Change& c) const {
-    if (blocks_ == Blocks::any_order) return true;
     const AtomSet slower = slower_than(c.atoms);
-    if (c.from.is_shard() && (cutting(now_, c.from.dim) & ~c.atoms & ~slower)) return false;
-    if (!c.to.is_shard()) return true;
+    if (c.from.is_shard() && in_order(c.from.dim) &&
+        (cutting(now_, c.from.dim) & ~c.atoms & ~slower))
+      return false;
+    if (!c.to.is_shard() || !in_order(c.to.dim)) return true;
     const AtomSet there = cutting(now_, c.to.dim);
     return !(there & ~slower) && (there | c.atoms) == (cutting(to_, c.to.dim) & up_to(c.atoms));
   }

@@ -29,8 +29,9 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Whether blocks of a dim must lie in rank order. Rows that carry their own address (routed tokens)
-// may lie in any, so every axis may come and go by itself.
+// Whether blocks of a dim must lie in rank order. Rows that carry their own address (routed tokens,
+// [experts, rows, columns]) may lie in any, so every axis may come to and go from their first two
+// dims by itself; their columns have none.
 enum class Blocks : uint8_t { in_order, any_order };
 
 // Steps which, applied in order to `from`, give `to`; each is one collective, or local.
