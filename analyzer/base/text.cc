@@ -53,6 +53,16 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
+bool among(std::string_view word, std::string_view words) {
+  if (word.empty() || word.find(' ') != word.npos) return false;
+  for (size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+      return true;
+  }
+  return false;
+}
+
 std::string commas(uint64_t n) {
   std::string digits = std::to_string(n);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)

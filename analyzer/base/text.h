@@ -16,6 +16,9 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::vector<std::string> words_of(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);
 
+// Whether `word` is one of `words`, which blanks part.
+bool among(std::string_view word, std::string_view words);
+
 // 1048576 -> "1,048,576"
 std::string commas(uint64_t n);
 

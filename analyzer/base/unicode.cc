@@ -23,7 +23,7 @@ constexpr Range kUnseen[] = {
     {0xFFFE, 0xFFFF},
 };
 
-// Hebrew, Arabic and their neighbours, presentation forms, and the old scripts of planes 1.
+// Hebrew, Arabic and their neighbours, presentation forms, and the old scripts of plane 1.
 constexpr Range kFromRightToLeft[] = {
     {0x0590, 0x08FF}, {0xFB1D, 0xFDFF}, {0xFE70, 0xFEFE}, {0x10800, 0x10FFF}, {0x1E800, 0x1EFFF}};
 

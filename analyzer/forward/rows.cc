@@ -60,8 +60,8 @@ class RowsCheck {
 
  private:
   bool enters_or_leaves_rows(const Step& s) const {
-    return ((s.before.sharding(0) ^ s.after.sharding(0)) & experts_) ||
-           ((s.before.sharding(1) ^ s.after.sharding(1)) & experts_);
+    const auto changed = [&](int dim) { return s.before.sharding(dim) ^ s.after.sharding(dim); };
+    return ((changed(0) | changed(1)) & experts_) != 0;
   }
 
   // Rows in the order of tokens are blocks of the routing's axis within those of slower ones.
@@ -79,8 +79,8 @@ class RowsCheck {
   }
 
   // Where each rank routes tokens of its own, ranks hold differently many rows, packed by expert or
-  // in the order of tokens, and the exchange alone brings one to the other. Where all route the same tokens (gathered
-  // before), a block of experts is cut out of the rows of all.
+  // in the order of tokens, and the exchange alone brings one to the other. Where all route the same
+  // tokens (gathered before), a block of experts is cut out of the rows of all.
   bool alike(const Step& s) const {
     for (const Op& op : graph_.ops) {
       const bool dispatch = op.is("moe_dispatch") || op.is("moe_probs");

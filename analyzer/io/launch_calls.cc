@@ -31,15 +31,6 @@ constexpr std::string_view kNoTraining[] = {"preprocess", "convert", "util",
 // From what never launches a job to what surely does.
 enum class Role { never, written, stray, other, starter, script, training };
 
-std::string base_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
-bool one_of(const std::string& word, std::string_view words) {
-  const std::vector<std::string> all = split(words, ' ');
-  return !word.empty() && std::find(all.begin(), all.end(), word) != all.end();
-}
-
 template <size_t n>
 bool begins_with_any(const std::string& name, const std::string_view (&begins)[n]) {
   return std::any_of(std::begin(begins), std::end(begins),
@@ -51,16 +42,12 @@ size_t program_at(const std::vector<ShellText>& words) {
   size_t i = 0;
   for (bool before = false; i < words.size(); ++i) {
     const std::string word = words[i].plain();
-    if (one_of(base_name(word), kBefore))
+    if (among(base_name(word), kBefore))
       before = true;
     else if (!before || (!word.starts_with("-") && !assigned_name_end(word)))
       break;
   }
   return i;
-}
-
-bool is_shell_program(const std::string& word) {
-  return one_of(base_name(word), "bash sh zsh dash");
 }
 
 // What a script or a module is for, by its name and its folder.
@@ -87,18 +74,18 @@ Role role_of(const ShellCall& call) {
   if (i == words.size()) return Role::other;
   const std::string program = words[i].plain();
   if (program.starts_with("--")) return Role::stray;
-  if (one_of(base_name(program), kNever)) return Role::never;
-  const bool shell = is_shell_program(program);
+  if (among(base_name(program), kNever)) return Role::never;
+  const bool shell = is_shell(program);
   bool started = false, nested = shell, open = false, harmless = false;
   for (; i < words.size(); ++i) {
     const std::string word = words[i].plain();
     const bool flag = word.starts_with("-");
     if (!words[i].open().empty() && !flag && !(i > 0 && words[i - 1].plain().starts_with("-")))
       open = true;
-    started = started || one_of(base_name(word), kStarters);
-    nested = nested || is_shell_program(word);
-    harmless = harmless || one_of(base_name(word), kNever);
-    const bool module = i > 0 && words[i - 1].plain() == "-m" && !one_of(word, kStarters);
+    started = started || among(base_name(word), kStarters);
+    nested = nested || is_shell(word);
+    harmless = harmless || among(base_name(word), kNever);
+    const bool module = i > 0 && words[i - 1].plain() == "-m" && !among(word, kStarters);
     if (!flag && word.ends_with(".sh")) return role_of_shell_script(word);
     if (!flag && (module || word.ends_with(".py")))
       return role_of_script(word, module, started || open);
@@ -195,7 +182,7 @@ std::vector<std::string> starters_of(const ShellCall& call) {
   for (size_t i = program_at(call.words); i < call.words.size(); ++i) {
     const std::string word = call.words[i].plain();
     if (!word.starts_with("-") && word.ends_with(".py")) break;
-    if (one_of(base_name(word), kStarters)) found.push_back(base_name(word));
+    if (among(base_name(word), kStarters)) found.push_back(base_name(word));
   }
   return found;
 }
@@ -205,9 +192,8 @@ std::vector<std::pair<std::string, ShellText>> short_flags(const ShellCall& call
   std::string starter;
   for (size_t i = program_at(call.words); i + 1 < call.words.size(); ++i) {
     const std::string word = call.words[i].plain();
-    if (word.ends_with(".py") || is_shell_program(word) || base_name(word).starts_with("python"))
-      break;
-    if (one_of(base_name(word), kStarters)) starter = base_name(word);
+    if (word.ends_with(".py") || is_shell(word) || base_name(word).starts_with("python")) break;
+    if (among(base_name(word), kStarters)) starter = base_name(word);
     const bool slurm = starter == "srun", mpi = starter.starts_with("mpi");
     if ((slurm || mpi) && (word == "-n" || word == "-np"))
       found.emplace_back("--ntasks", call.words[i + 1]);

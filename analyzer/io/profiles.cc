@@ -302,15 +302,6 @@ std::string expected_instead(std::string_view values, const std::string& value) 
   return (words.size() == 1 ? "" : "one of ") + join(words, ", ");
 }
 
-bool has_word(std::string_view words, std::string_view word) {
-  for (size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1)) {
-    const size_t end = at + word.size();
-    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
-      return true;
-  }
-  return false;
-}
-
 const ProfileSwitch* find_switch(std::string_view name) {
   for (const ProfileSwitch& s : kSwitches)
     if (s.name == name) return &s;
@@ -336,7 +327,7 @@ std::string_view Profile::operator[](std::string_view name) const {
 
 bool Profile::is(std::string_view name, std::string_view value) const {
   const ProfileSwitch* s = find_switch(name);
-  if (!s || !has_word(s->values, value))
+  if (!s || !among(value, s->values))
     throw Fault(fmt::format("no switch {} with a value {}", name, value));
   return (*this)[name] == value;
 }

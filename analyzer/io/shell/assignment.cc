@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analyzer/base/text.h"
 #include "analyzer/io/shell/arithmetic.h"
 
 namespace s2t {
@@ -126,7 +127,7 @@ void assign_environment(const std::vector<ShellText>& words, size_t end, ShellSt
   bool env = false;
   for (size_t i = 0; i < end; ++i) {
     const std::string word = words[i].plain(), before = i > 0 ? words[i - 1].plain() : "";
-    env = env || word.substr(word.rfind('/') + 1) == "env" || word == "sudo";
+    env = env || base_name(word) == "env" || word == "sudo";
     if (env && (word == "-i" || word == "-")) state.clear();
     if (env && before == "-u") state.unset(word);
     if (env && word.starts_with("--unset=")) state.unset(word.substr(8));
@@ -141,9 +142,7 @@ void assign_environment(const std::vector<ShellText>& words, size_t end, ShellSt
 }
 
 bool is_declaration(const std::string& command) {
-  for (const char* name : {"export", "declare", "local", "readonly", "typeset"})
-    if (command == name) return true;
-  return false;
+  return among(command, "export declare local readonly typeset");
 }
 
 void declare(const std::vector<ShellWord>& words, ShellState& state, ShellLocals* locals,

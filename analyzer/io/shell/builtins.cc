@@ -86,12 +86,7 @@ void set_options(ShellState& state, const Words& words, int line) {
       state.export_all();
     if (std::exchange(named, option && word.ends_with("o")) || option) continue;
     const auto from = static_cast<std::ptrdiff_t>(word == "--" ? i + 1 : i);
-    ShellValue given;
-    given.words.assign(words.begin() + from, words.end());
-    given.array = true;
-    given.line = line;
-    state.unset("@");
-    return state.set("@", std::move(given));
+    return state.set_arguments({words.begin() + from, words.end()}, line);
   }
 }
 

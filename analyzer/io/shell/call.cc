@@ -10,14 +10,6 @@
 
 namespace s2t {
 
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-bool is_shell(const std::string& word) {
-  return is_one_of(word.substr(word.rfind('/') + 1), {"bash", "sh", "dash", "zsh", "ksh"});
-}
-
 ShellExpansion Runner::expansion() {
   return {state_, [this](const ShellRange& inside) { substitute(inside); }};
 }
@@ -66,8 +58,7 @@ void Runner::simple(const ShellCommand& c) {
   std::vector<ShellText> words;
   for (size_t i = first; i < c.words.size(); ++i)
     for (ShellText& word : expand(c.words[i])) words.push_back(std::move(word));
-  while (words.size() > 1 && is_one_of(words[0].plain(), {"command", "builtin"}))
-    words.erase(words.begin());
+  while (words.size() > 1 && among(words[0].plain(), "command builtin")) words.erase(words.begin());
   if (words.empty()) return;
   test(words);
   if (assignments.empty()) return call(c, words);
@@ -84,9 +75,9 @@ void Runner::simple(const ShellCommand& c) {
 void Runner::test(const std::vector<ShellText>& words) {
   const std::string name = words[0].plain();
   if (functions_.count(name) > 0) return;
-  if (is_one_of(name, {":", "true", "echo"})) status_ = true;
+  if (among(name, ": true echo")) status_ = true;
   if (name == "false") status_ = false;
-  if (abstract_ > 0 || !is_one_of(name, {"[", "test"})) return;
+  if (abstract_ > 0 || !among(name, "[ test")) return;
   std::vector<ShellOperand> operands;
   for (size_t i = 1; i + (name == "[" ? 1 : 0) < words.size(); ++i)
     operands.push_back({words[i], false});
@@ -113,8 +104,7 @@ void Runner::call_function(const std::vector<const ShellCommand*>& bodies,
                            std::vector<ShellText> given, int line) {
   const Deeper deeper(depth_, line);
   const ShellState before = state_;
-  ShellState after;
-  after.dead = true;
+  ShellState after = ShellState::nowhere();
   conditional_ += bodies.size() > 1 ? 1 : 0;
   for (const ShellCommand* body : std::vector(bodies)) {
     state_ = before;
@@ -128,14 +118,8 @@ void Runner::call_function(const std::vector<const ShellCommand*>& bodies,
 }
 
 void Runner::one_call(const ShellCommand& body, const std::vector<ShellText>& given, int line) {
-  ShellValue arguments;
-  arguments.words = given;
-  arguments.array = true;
-  arguments.line = line;
-  state_.unset("@");
-  state_.set("@", std::move(arguments));
-  const auto returns = std::exchange(returns_, ShellState());
-  returns_.dead = true;
+  state_.set_arguments(given, line);
+  const auto returns = std::exchange(returns_, ShellState::nowhere());
   const int loops = std::exchange(loops_, 0);
   locals_.emplace_back();
   run(body.parts[0]);
@@ -172,7 +156,7 @@ void Runner::leave(const std::string& how, const std::vector<ShellText>& words, 
 // What the shell does itself. False: it is a program.
 bool Runner::builtin(const ShellCommand& c, std::vector<ShellText>& words) {
   const std::string name = words[0].plain();
-  if (is_one_of(name, {"exit", "return", "break", "continue"})) {
+  if (among(name, "exit return break continue")) {
     leave(name, words, c.line);
     return true;
   }
@@ -242,7 +226,7 @@ void Runner::scripts(const ShellCommand& c, const std::vector<ShellText>& words)
     if (i + 1 < words.size()) nested(words, i + 1, c.line);
     break;
   }
-  if (is_one_of(words[0].plain(), {"ssh", "pdsh"}) && words.size() > 2)
+  if (among(words[0].plain(), "ssh pdsh") && words.size() > 2)
     nested(words, words.size() - 1, c.line);
   for (const auto& document : c.documents) read_document(*document, is_shell(words[0].plain()));
 }

@@ -17,10 +17,6 @@ namespace {
 constexpr int kDeepest = 16;              // texts in texts
 constexpr size_t kMostLetters = 1 << 17;  // of one word
 
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\n';
-}
-
 bool is_digits(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
@@ -142,9 +138,8 @@ size_t ShellExpansion::expand_quote(const ShellRange& range, size_t at, Fields& 
     expand({&source, at + 1, end - 1}, Mode::quotes, out);
     return end;
   }
-  for (size_t i = at + 1; i + 1 < end; ++i)
-    out.add(
-        {std::string(1, source.text[i]), source.lines[i], source.conditional, "", source.doubt});
+  const ShellText inside = as_written({&source, at + 1, end - 1});
+  for (const ShellPiece& piece : inside.pieces()) out.add(piece);
   return end;
 }
 

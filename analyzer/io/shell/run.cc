@@ -110,8 +110,7 @@ void Runner::run(const ShellCommand& c) {
 }
 
 void Runner::branches(const ShellCommand& c) {
-  ShellState after;
-  after.dead = true;
+  ShellState after = ShellState::nowhere();
   bool perhaps = false;  // one of the branches before
   for (size_t i = 0; i + 1 < c.parts.size(); i += 2) {
     run(c.parts[i]);
@@ -143,8 +142,7 @@ void Runner::branch(const ShellList& body, ShellState& after) {
 void Runner::cases(const ShellCommand& c) {
   const ShellText text = expansion().value(c.words[0]);
   const ShellState before = state_;
-  ShellState after;
-  after.dead = true;
+  ShellState after = ShellState::nowhere();
   bool perhaps = false;  // one of the cases before
   std::optional<bool> is = false;
   for (size_t i = 0; i < c.parts.size() && is != true; ++i) {
@@ -216,8 +214,7 @@ void Runner::times(const ShellCommand& c) {
   };
   if (known && !c.chosen && exactly(each, c.parts[0])) return;
   const auto next = [&] {
-    ShellState any;
-    any.dead = true;
+    ShellState any = ShellState::nowhere();
     for (const ShellText& word : words) {
       ShellState one = state_;
       one.set(name, value_of(word, c.line));
@@ -266,17 +263,15 @@ bool Runner::exactly(const Turn& turn, const ShellList& body) {
 }
 
 void Runner::one_turn(const ShellList& body) {
-  breaks_ = ShellState();
-  breaks_.dead = true;
+  breaks_ = ShellState::nowhere();
   broken_ = continued_ = false;
   run(body);
 }
 
 // Commands count the last time.
 void Runner::loop(int line, bool always, const Step& next, const Step& body) {
-  const auto outer = std::exchange(breaks_, ShellState());
+  const auto outer = std::exchange(breaks_, ShellState::nowhere());
   const auto left = std::pair(broken_, continued_);
-  breaks_.dead = true;
   ++loops_;
   ++conditional_;
   ++abstract_;

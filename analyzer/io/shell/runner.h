@@ -6,7 +6,6 @@
 
 #include <deque>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -167,8 +166,5 @@ class Runner {
   static constexpr int kDeepest = 24;             // calls and scripts in each other
   static constexpr size_t kMostWork = 2'000'000;  // values that are copied, and commands
 };
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words);
-bool is_shell(const std::string& word);
 
 }  // namespace s2t

@@ -33,7 +33,7 @@ std::vector<ShellText> split(const ShellText& text) {
   bool begins = true;
   for (const ShellPiece& piece : text.pieces())
     for (size_t at = 0; at < piece.text.size(); ++at) {
-      const bool blank = std::string_view(" \t\n").find(piece.text[at]) != std::string_view::npos;
+      const bool blank = is_blank(piece.text[at]);
       if (!blank && begins) words.emplace_back();
       begins = blank;
       if (blank) continue;
@@ -150,6 +150,11 @@ bool ShellState::is_readonly(const std::string& name) const {
   const auto* values = find(name);
   return values && std::any_of(values->begin(), values->end(),
                                [](const ShellValue& value) { return value.readonly; });
+}
+
+void ShellState::set_arguments(std::vector<ShellText> words, int line) {
+  unset("@");
+  set("@", {.words = std::move(words), .array = true, .line = line});
 }
 
 void ShellState::append(const std::string& name, ShellValue more) {

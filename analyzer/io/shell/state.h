@@ -32,9 +32,17 @@ class ShellState {
   // The values that it may have; nullptr if it is not set.
   const std::vector<ShellValue>* find(const std::string& name) const;
   void set(const std::string& name, ShellValue value);
+  // "$@"
+  void set_arguments(std::vector<ShellText> words, int line);
   void append(const std::string& name, ShellValue more);
   void unset(const std::string& name) { values_.erase(name); }
   bool is_readonly(const std::string& name) const;
+  // Where no command comes to.
+  static ShellState nowhere() {
+    ShellState state;
+    state.dead = true;
+    return state;
+  }
   void clear() { values_.clear(); }
   void put(const std::string& name, std::vector<ShellValue> values) {
     values_[name] = std::move(values);

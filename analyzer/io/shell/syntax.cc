@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -14,10 +13,6 @@ namespace {
 constexpr int kDeepest = 64;  // commands in each other
 
 using Kind = ShellCommand::Kind;
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 class Parser {
  public:
@@ -130,7 +125,7 @@ class Parser {
 
   bool ends_list() const {
     if (at_ >= text_.size() || letter() == ')' || sees(";;")) return true;
-    return is_one_of(peek(), {"then", "else", "elif", "fi", "do", "done", "esac", "}"});
+    return among(peek(), "then else elif fi do done esac }");
   }
 
   ShellList list() {
@@ -163,7 +158,7 @@ class Parser {
   ShellPipeline pipeline() {
     ShellPipeline all;
     skip_blanks();
-    while (is_one_of(peek(), {"!", "time", "-p"})) {
+    while (among(peek(), "! time -p")) {
       all.negated = all.negated != (peek() == "!");
       at_ += peek().size();
       skip_blanks();
@@ -217,9 +212,7 @@ class Parser {
   bool compound(ShellCommand& c) {
     const std::string keyword = peek();
     if (keyword == "coproc") fail("a coprocess");
-    if (!is_one_of(keyword,
-                   {"{", "if", "while", "until", "for", "select", "case", "function", "[["}))
-      return false;
+    if (!among(keyword, "{ if while until for select case function [[")) return false;
     at_ += keyword.size();
     if (keyword == "{") {
       c.kind = Kind::group;

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <utility>
 
+#include "analyzer/base/text.h"
+
 namespace s2t {
 namespace {
 
@@ -51,8 +53,6 @@ class Scan {
     Scan& scan_;
   };
 
-  static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n'; }
-
   [[noreturn]] void unclosed(size_t at) const {
     throw ShellError{source_.lines[at],
                      "what " + text_.substr(at, 1) + " opens here is closed nowhere"};
@@ -94,6 +94,18 @@ std::string first(const std::vector<ShellPiece>& pieces, std::string ShellPiece:
 }
 
 }  // namespace
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n';
+}
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool is_shell(const std::string& program) {
+  return among(base_name(program), "bash sh dash zsh ksh");
+}
 
 void ShellText::add(ShellPiece piece) {
   if (!pieces_.empty()) {

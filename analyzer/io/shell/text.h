@@ -70,6 +70,10 @@ struct ShellError {
   std::string what;
 };
 
+bool is_blank(char c);  // what words end at
+std::string base_name(const std::string& path);
+bool is_shell(const std::string& program);  // it reads scripts
+
 // NAME=value, NAME+=value: where the name ends; 0 if `word` is none.
 size_t assigned_name_end(const std::string& word);
 size_t shell_name_end(const std::string& text, size_t at);
