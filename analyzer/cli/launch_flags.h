@@ -1,5 +1,6 @@
 // Flags of Megatron's training scripts (training/arguments.py), of torchtitan (config/job_config.py,
-// as launch_torchtitan.h names them) and DeepSpeed's settings by what they mean here. Included by launch_table.cc alone.
+// under the names of launch_sizes.h) and DeepSpeed's settings, by what they mean here. Included by
+// launch_table.cc alone.
 #pragma once
 
 #include <string_view>
@@ -239,10 +240,9 @@ inline constexpr LaunchNotPredicted kNotPredicted[] = {
     {"--moe-layer-freq", "which layers have experts, here as the config says", "1"},
 };
 
-// Read otherwise: what flags of experts decide together.
+// Read otherwise: what several flags decide together.
 inline constexpr std::string_view kElsewhere =
-    "--moe-aux-loss-coeff --parallelism.data_parallel_shard_degree --gradient_accumulation_steps "
-    "--training.local_batch_size --parallelism.pipeline_parallel_local_batch "
+    "--moe-aux-loss-coeff --gradient_accumulation_steps --training.local_batch_size "
     "--activation_checkpoint.selective_ac_option "
     "--moe-router-enable-expert-bias --moe-expert-capacity-factor "
     "--moe-pad-expert-input-to-capacity";

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <string_view>
 #include <utility>
+
+#include "analyzer/cli/launch_words.h"
 
 namespace s2t {
 namespace {
@@ -15,14 +16,9 @@ constexpr std::string_view kSections[] = {
     "--parallelism.",           "--training.",     "--job.",        "--activation_checkpoint.",
     "--activation-checkpoint.", "--experimental.", "--checkpoint.", "--float8."};
 
-int64_t whole(const std::string& text, int64_t otherwise) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  return error == std::errc{} && end == text.data() + text.size() && n < (1 << 24) ? n : otherwise;
-}
-
-bool begins(const std::string& name, std::string_view with) {
-  return name.starts_with(with);
+int64_t whole_or(const std::string& text, int64_t otherwise) {
+  const auto n = whole(text);
+  return n && *n < (1 << 24) ? *n : otherwise;
 }
 
 // What was once in [training] or [experimental], and words that dashes part.
@@ -31,7 +27,7 @@ std::string newest_name(std::string name) {
   std::replace(name.begin() + 2, name.end(), '-', '_');
   const bool plan = name.find("parallel") != std::string::npos;
   for (const std::string_view old : {"--training.", "--experimental."})
-    if (plan && begins(name, old)) name.replace(0, old.size(), "--parallelism.");
+    if (plan && name.starts_with(old)) name.replace(0, old.size(), "--parallelism.");
   return name == "--training.batch_size" ? "--training.local_batch_size" : name;
 }
 
@@ -66,9 +62,9 @@ class Translation {
   }
 
   bool has_pipeline() {
-    if (given_.has("--pp")) return whole(given_.text("--pp"), 2) > 1;
+    if (given_.has("--pp")) return whole_or(given_.text("--pp"), 2) > 1;
     const LaunchFlag* flag = find("--parallelism.pipeline_parallel_degree");
-    return flag && whole(flag->value, 2) > 1;
+    return flag && whole_or(flag->value, 2) > 1;
   }
 
   // Off, or left to torchtitan: the rest of the ranks, no accumulation; of a pipeline that is none.
@@ -76,33 +72,32 @@ class Translation {
     if (flag.value == "False" || flag.value == "false") return true;
     const bool rest = flag.name == "--parallelism.data_parallel_shard_degree" ||
                       flag.name == "--training.global_batch_size";
-    const bool of_pipeline = begins(flag.name, "--parallelism.pipeline_parallel_") &&
+    const bool of_pipeline = flag.name.starts_with("--parallelism.pipeline_parallel_") &&
                              flag.name != "--parallelism.pipeline_parallel_degree";
     return (rest && flag.value == "-1") || (of_pipeline && !has_pipeline());
   }
 
   // Sharding ranks of each copy are stated; a plan has all that see other samples.
   void replicas() {
-    LaunchFlag* shards = find("--parallelism.data_parallel_shard_degree");
-    if (!shards) return;
-    shards->name = "--dp";
     const LaunchFlag* copies = find("--parallelism.data_parallel_replicate_degree");
-    const int64_t n = whole(shards->value, 0);
-    if (copies && n > 0) shards->value = std::to_string(n * whole(copies->value, 1));
+    const int64_t times = copies ? whole_or(copies->value, 1) : 1;
+    for (LaunchFlag& flag : out_.launch.flags) {
+      if (flag.name != "--parallelism.data_parallel_shard_degree") continue;
+      flag.name = "--dp";
+      if (const int64_t n = whole_or(flag.value, 0); n > 0) flag.value = std::to_string(n * times);
+    }
   }
 
   void batches() {
-    LaunchFlag* local = find("--training.local_batch_size");
-    if (!local) return;
-    if (!has_pipeline()) {
-      local->name = "--micro-batch";
-      return;
+    const bool pipeline = has_pipeline();
+    const bool cut = pipeline && find("--parallelism.pipeline_parallel_microbatch_size");
+    for (LaunchFlag& flag : out_.launch.flags) {
+      if (flag.name != "--training.local_batch_size") continue;
+      if (pipeline) out_.local_batch = flag;
+      if (cut) continue;
+      flag.name = "--micro-batch";
+      if (pipeline) flag.value = "1";
     }
-    out_.local_batch = *local;
-    if (find("--parallelism.pipeline_parallel_microbatch_size"))
-      local->name = "--parallelism.pipeline_parallel_local_batch";
-    else
-      local->name = "--micro-batch", local->value = "1";
   }
 
   TorchtitanLaunch out_;
@@ -114,7 +109,7 @@ class Translation {
 bool is_torchtitan(const Launch& launch) {
   return std::any_of(launch.flags.begin(), launch.flags.end(), [](const LaunchFlag& flag) {
     return std::any_of(std::begin(kSections), std::end(kSections),
-                       [&](std::string_view section) { return begins(flag.name, section); });
+                       [&](std::string_view section) { return flag.name.starts_with(section); });
   });
 }
 
@@ -156,9 +151,9 @@ void take_autos_from_launch(Launch& launch, const Architecture* architecture) {
 
 int64_t replicas_of(const std::map<std::string, std::string>& options, const Arguments& given) {
   const auto number = [&](const char* option) -> int64_t {
-    if (given.has(option)) return whole(given.text(option), 1);
+    if (given.has(option)) return whole_or(given.text(option), 1);
     const auto it = options.find(option);
-    return it == options.end() ? 0 : whole(it->second, 1);
+    return it == options.end() ? 0 : whole_or(it->second, 1);
   };
   const int64_t others = std::max<int64_t>(1, number("--tp")) *
                          std::max<int64_t>(1, number("--pp")) *
@@ -177,7 +172,8 @@ StepBatch torchtitan_batch(StepBatch stated, int64_t local, int64_t replicas) {
 
 StepBatch deepspeed_batch(StepBatch stated, std::optional<int64_t> accumulated, int64_t replicas) {
   const int64_t rounds = accumulated.value_or(1) * replicas;
-  if (stated.total && !stated.micro && rounds > 0) stated.micro = *stated.total / rounds;
+  if (stated.total && !stated.micro && rounds > 0 && *stated.total >= rounds)
+    stated.micro = *stated.total / rounds;
   if (stated.micro && !stated.total) stated.total = *stated.micro * rounds;
   const bool even =
       !stated.micro ||

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <set>
 #include <utility>
@@ -242,10 +240,9 @@ class Reader {
     }
   }
 
-  // What follows from `flag`, or from its lack.
-  void set_unless_said(std::string_view option, const std::string& value, const char* flag) {
+  void set_unless_said(std::string_view option, const std::string& value, std::string origin) {
     if (!overridden(option) && out_.options.emplace(option, value).second)
-      out_.origins.emplace(option, origin_of(flag));
+      out_.origins.emplace(option, std::move(origin));
   }
 
   bool is_set(std::string_view name) const {
@@ -332,9 +329,9 @@ class Reader {
   // Megatron trains in float32 unless told; only bf16 then reduces in float32 by itself.
   void element_types() {
     if (given("--fp16") && !overridden("--dtype") && !given("--accumulate-allreduce-grads-in-fp32"))
-      set_unless_said("--grad-dtype", "f16", "--fp16");
+      set_unless_said("--grad-dtype", "f16", origin_of("--fp16"));
     if (!given("--fp16") && !given("--bf16") && !given("--dtype"))
-      set_unless_said("--dtype", "f32", "--bf16");
+      set_unless_said("--dtype", "f32", origin_of("--bf16"));
   }
 
   std::optional<int64_t> stated(const char* option) const {
@@ -346,27 +343,32 @@ class Reader {
   void batches() {
     const int64_t replicas = replicas_of(out_.options, given_);
     StepBatch batch{stated("--micro-batch"), stated("--global-batch")};
-    const char* flag = "train_batch_size";
+    std::string origin;
     if (const auto& local = words_.local_batch; local && whole(local->value)) {
       batch = torchtitan_batch(batch, *whole(local->value), replicas);
-      flag = "--training.local_batch_size";
+      origin = origin_of(*local);
     } else if (launch_.settings && !torchtitan_) {
       const auto it = seen_.find("--gradient_accumulation_steps");
+      for (const char* said : {"--gradient_accumulation_steps", "--micro-batch", "--global-batch"})
+        if (const auto at = set_by_.find(said); at != set_by_.end())
+          origin = origin_of(at->second);
+        else if (where_.contains(said))
+          origin = origin_of(said);
       batch =
           deepspeed_batch(batch, it == seen_.end() ? std::nullopt : whole(it->second), replicas);
     } else {
       return;
     }
     if (!batch.wrong.empty())
-      sink_.add({flag, batch.wrong, "samples of a step that agree with them",
+      sink_.add({origin, batch.wrong, "samples of a step that agree with them",
                  "Or say --global-batch on the command line.", "contradiction"});
-    if (batch.micro) set_unless_said("--micro-batch", std::to_string(*batch.micro), flag);
-    if (batch.total) set_unless_said("--global-batch", std::to_string(*batch.total), flag);
+    if (batch.micro) set_unless_said("--micro-batch", std::to_string(*batch.micro), origin);
+    if (batch.total) set_unless_said("--global-batch", std::to_string(*batch.total), origin);
   }
 
   // The stage of ZeRO stands in DeepSpeed's own file.
   void look_for_settings() {
-    for (const char* flag : {"--deepspeed_config", "--deepspeed-config", "--deepspeed"})
+    for (const std::string& flag : words_of(kSettingsOfDeepSpeed))
       if (given(flag) && !seen_.at(flag).empty() && !stated("--zero"))
         sink_.add({where_.at(flag) + ": " + flag, "a file of settings that is not read",
                    "the file in an --args-file of its own, or --zero N on the command line", "",
@@ -419,15 +421,12 @@ class Reader {
   }
 
   void remark() {
-    if (!not_predicted_.empty())
-      out_.remarks.push_back({"flags-not-predicted",
-                              "flags of the launch change collectives in a way that is not "
-                              "predicted: " +
-                                  join(not_predicted_, ", ")});
     const auto say = [&](const std::vector<std::string>& flags, const char* slug,
                          const char* lead) {
       if (!flags.empty()) out_.remarks.push_back({slug, lead + join(flags, ", ")});
     };
+    say(not_predicted_, "flags-not-predicted",
+        "flags of the launch change collectives in a way that is not predicted: ");
     say(overridden_, "flags-overridden", "the command line wins over what the launch file says: ");
     say(conditional_, "flags-in-a-branch",
         "flags of the launch that stand in a branch or a loop, or whose values do, are taken as if "

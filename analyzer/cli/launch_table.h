@@ -1,4 +1,4 @@
-// What flags of a Megatron launch mean here, as tables: those that are options of a plan or
+// What flags of a launch mean here, as tables: those that are options of a plan or
 // switches of a profile, those that state the model's shape and must agree with its config, and
 // those that change the collectives in a way that is not predicted. Every other flag is named in
 // one remark, so that nothing is passed over in silence.

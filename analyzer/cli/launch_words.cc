@@ -13,11 +13,6 @@ constexpr std::string_view kNamesOfFlags[] = {"arg", "opt", "flag", "param", "ex
 
 }  // namespace
 
-bool among(const std::string& value, std::string_view words) {
-  const std::string all = " " + std::string(words) + " ";
-  return !value.empty() && all.find(" " + value + " ") != std::string::npos;
-}
-
 std::optional<int64_t> whole(const std::string& text) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);

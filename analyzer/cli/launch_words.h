@@ -1,4 +1,4 @@
-// Words of a launch, letter by letter: numbers as Python reads them, words of a list, names.
+// Words of a launch, letter by letter: numbers as Python reads them, names.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,10 @@
 
 namespace s2t {
 
-// Whether `value` is one of `words`.
-bool among(const std::string& value, std::string_view words);
+// Files of settings, which a launch may name.
+inline constexpr std::string_view kSettingsOfDeepSpeed =
+    "--deepspeed_config --deepspeed-config --deepspeed";
+inline constexpr std::string_view kSettingsOfTorchtitan = "--job.config_file";
 
 // From 0 on.
 std::optional<int64_t> whole(const std::string& text);

@@ -10,6 +10,7 @@
 #include "analyzer/base/text.h"
 #include "analyzer/cli/launch_sizes.h"
 #include "analyzer/cli/launch_table.h"
+#include "analyzer/cli/launch_words.h"
 #include "analyzer/cli/plan_table.h"
 #include "analyzer/io/hf_config.h"
 #include "analyzer/io/input_file.h"
@@ -52,17 +53,12 @@ Plan read_plan(const Arguments& arguments, LaunchReading& launch, Diagnostics& s
   return plan;
 }
 
-// What a file of settings says, which a launch may name.
-constexpr std::string_view kNamesSettings[] = {"--deepspeed_config", "--deepspeed-config",
-                                               "--deepspeed", "--job.config_file"};
-
 // Joins what several files say; `file` stands before the lines of each.
 void add_file(Launch& all, Launch launch, const std::string& file) {
   if (launch.settings || all.settings)
     for (Launch* each : {&all, &launch})
       std::erase_if(each->flags, [](const LaunchFlag& flag) {
-        return std::find(std::begin(kNamesSettings), std::end(kNamesSettings), flag.name) !=
-               std::end(kNamesSettings);
+        return among(flag.name, kSettingsOfDeepSpeed) || flag.name == kSettingsOfTorchtitan;
       });
   all.settings = all.settings || launch.settings;
   for (auto member : {&Launch::flags, &Launch::stray})
@@ -152,8 +148,7 @@ void compare_with_switches(const Arguments& stated, Arguments& arguments, Launch
   for (const auto& [name, value] : stated_switches(stated))
     for (const PlanOption& option : plan_options()) {
       const std::string flag(option.def.flag);
-      const std::vector<std::string> same = words_of(option.switches);
-      if (std::count(same.begin(), same.end(), name) == 0 || !arguments.has(flag) ||
+      if (!among(name, option.switches) || !arguments.has(flag) ||
           same_value(arguments.text(flag), value))
         continue;
       const std::string said = flag + " " + arguments.text(flag);
@@ -171,16 +166,13 @@ void compare_with_switches(const Arguments& stated, Arguments& arguments, Launch
     }
 }
 
-// The file is Megatron's: what means nothing under another framework is left out.
+// What a launch says to one framework and means nothing under another is left out.
 bool is_foreign(const LaunchReading::Change& change, const Profile& profile) {
   const auto [name, value] = parts_of(change.assignment);
   const std::string_view now = profile[name];
-  const auto words = [&](std::string_view all) {
-    const std::vector<std::string> each = words_of(all);
-    return std::count(each.begin(), each.end(), value) > 0;
-  };
   for (const ProfileSwitch& s : profile_switches())
-    if (s.name == name && words(s.values) && !words(profile.values(name))) return true;
+    if (s.name == name && among(value, s.values) && !among(value, profile.values(name)))
+      return true;
   return now.empty() || (!change.from.empty() && now != change.from && now != value);
 }
 
