@@ -9,11 +9,6 @@
 namespace s2t {
 namespace {
 
-// The later of two moments of the backward, which visits ops from the last to the first.
-OpId later(OpId a, OpId b) {
-  return !a.valid() || (b.valid() && b < a) ? b : a;
-}
-
 // Whatever the order inside, a bucket waits for the gradient of it that is ready last.
 void add(Bucket& bucket, const GradientLeaf& leaf) {
   bucket.elements = checked_add(bucket.elements, elements(leaf.local));
@@ -138,6 +133,10 @@ std::pair<Count, Count> place_in_parts(const GradientLeaf& leaf,
 }
 
 }  // namespace
+
+OpId later(OpId a, OpId b) {
+  return !a.valid() || (b.valid() && b < a) ? b : a;
+}
 
 std::vector<Count> whole_calls(const GradientSyncDecl& decl, const Bucket& bucket,
                                const std::vector<GradientLeaf>& leaves, int64_t ranks) {

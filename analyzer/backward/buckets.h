@@ -18,6 +18,9 @@ struct Bucket {
   OpId sent;  // op behind whose backward it is full; invalid: at the end of the stage's backward
 };
 
+// The later of two moments of the backward, which visits ops from the last to the first.
+OpId later(OpId a, OpId b);
+
 // Of the leaves with `data`: the stages in their order, as Megatron goes through the chunks of a
 // rank, and of each its buckets as they close. A bucket holds one stage, one set of axes and one
 // type. It closes when it reaches its limit after a gradient was added; or, with `close_before`,

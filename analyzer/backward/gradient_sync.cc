@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <tuple>
 
 #include "analyzer/backward/buckets.h"
@@ -99,7 +98,6 @@ class SyncPlanner {
     return graph_.mesh.size(decl_.axes.empty() ? graph_.data_atoms : atoms & graph_.data_atoms);
   }
 
-  bool in_backward() const { return overlaps(decl_) || every_microbatch(decl_); }
   bool fully_sharded() const { return decl_.kind == SyncKind::fsdp; }
 
   OpId end_of_backward(int stage) const {
@@ -114,7 +112,7 @@ class SyncPlanner {
     SyncCall call = call_for(leaf, SyncCall::Purpose::data, Collective::all_reduce, leaf.data);
     call.elements = elements(leaf.local);
     call.shape = leaf.local;
-    if (in_backward()) place_after(call, leaf.ready);
+    if (in_backward(decl_)) place_after(call, leaf.ready);
     out_.calls.push_back(std::move(call));
   }
 
@@ -128,7 +126,8 @@ class SyncPlanner {
   void reduce(const Bucket& b, Collective op) {
     SyncCall call = call_for(b.leaves.front(), SyncCall::Purpose::data, op, b.leaves.front().data);
     fill(call, b, op);
-    if (in_backward()) place_after(call, b.sent.valid() ? b.sent : end_of_backward(call.stage));
+    if (in_backward(decl_))
+      place_after(call, b.sent.valid() ? b.sent : end_of_backward(call.stage));
     if (!decl_.whole_gradients || op != Collective::all_reduce) {
       out_.calls.push_back(std::move(call));
       return;

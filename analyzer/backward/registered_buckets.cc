@@ -5,6 +5,7 @@
 
 #include "analyzer/backward/buckets.h"
 #include "analyzer/base/diagnostics.h"
+#include "analyzer/graph/sync_defaults.h"
 
 namespace s2t {
 namespace {
@@ -60,7 +61,7 @@ class Filling {
     bucket.elements = ceil_div(bucket.elements, multiple) * multiple;
     for (const GradientLeaf* leaf : leaves) {
       bucket.elements = checked_add(bucket.elements, elements(leaf->local) / parts);
-      if (!bucket.sent.valid() || leaf->ready < bucket.sent) bucket.sent = leaf->ready;
+      bucket.sent = later(bucket.sent, leaf->ready);
       if (std::none_of(bucket.leaves.begin(), bucket.leaves.end(),
                        [&](const GradientLeaf& l) { return l.parameter == leaf->parameter; }))
         bucket.leaves.push_back(*leaf);
@@ -69,8 +70,7 @@ class Filling {
 
   bool full(const Bucket& bucket) const {
     const GradientLeaf& leaf = bucket.leaves[0];
-    if (!decl_.bucket_bytes || (decl_.first_stage_only && leaf.stage > 0)) return false;
-    return bucket.elements * size_of(leaf.dtype) >= static_cast<Count>(*decl_.bucket_bytes);
+    return bucket.elements * size_of(leaf.dtype) >= bucket_limit(decl_, leaf.stage, false);
   }
 
   const GradientSyncDecl& decl_;

@@ -43,8 +43,7 @@ void refuse_unused(const Graph& graph, const GradientLeaf& leaf,
 void refuse_reduced(const Graph& graph, const GradientLeaf& leaf) {
   const GradientSyncDecl& sync = graph.sync;
   const bool every = every_microbatch(sync);
-  if (!sync.tied_first || sync.kind == SyncKind::none || !leaf.data) return;
-  if (!every && !overlaps(sync)) return;
+  if (!sync.tied_first || sync.kind == SyncKind::none || !leaf.data || !in_backward(sync)) return;
   const char* by = every          ? sync.every_microbatch ? "\"every\": \"microbatch\""
                                                           : "\"every\": \"microbatch\", by default,"
                    : sync.overlap ? "\"overlap\": true"

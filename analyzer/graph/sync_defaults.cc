@@ -12,6 +12,10 @@ bool overlaps(const GradientSyncDecl& sync) {
                                sync.kind == SyncKind::zero3 || sync.kind == SyncKind::fsdp);
 }
 
+bool in_backward(const GradientSyncDecl& sync) {
+  return overlaps(sync) || every_microbatch(sync);
+}
+
 // PyTorch DDP: 1 MiB for the first bucket so that communication starts early, then 25 MiB; one
 // bucket of any size in the first iteration. ZeRO: no limit unless stated.
 Count bucket_limit(const GradientSyncDecl& sync, int stage, bool first) {

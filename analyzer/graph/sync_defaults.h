@@ -12,8 +12,11 @@ namespace s2t {
 // Gradients are reduced in every microbatch, not once per step.
 bool every_microbatch(const GradientSyncDecl& sync);
 
-// Gradients are reduced inside the backward. Where that is not the last one, they are anyhow.
+// The last backward of a step reduces while it runs, not when it has ended.
 bool overlaps(const GradientSyncDecl& sync);
+
+// Gradients are reduced inside a backward: the last one, or every one.
+bool in_backward(const GradientSyncDecl& sync);
 
 // Bytes at which the first bucket of a kind, or a later one, is full.
 Count bucket_limit(const GradientSyncDecl& sync, int stage, bool first);

@@ -17,8 +17,8 @@ void append(GradientBucket& bucket, size_t i, const Leaf& leaf) {
   bucket.elements += static_cast<Count>(size);
 }
 
-// Moves a moment on to when the gradient of a leaf is there, if that is later: the backward runs from
-// the last op to the first.
+// Moves a moment on to when a gradient is there, if that is later: the backward runs from the last
+// op to the first.
 void wait_for(OpId& moment, OpId ready) {
   if (!moment.valid() || ready < moment) moment = ready;
 }
@@ -36,7 +36,6 @@ std::vector<GradientBucket> full_when_reached(const GradientSyncDecl& sync,
     const auto it = open.find(kind);
     if (it == open.end()) return;
     ++closed[kind];
-    it->second.closed = true;
     buckets.push_back(std::move(it->second));
     open.erase(it);
   };
@@ -81,7 +80,7 @@ std::vector<GradientBucket> emptied_when_full(const GradientSyncDecl& sync,
             return first.data == leaves[i].data && first.expert == leaves[i].expert &&
                    first.stored == leaves[i].stored && !apart;
           });
-      if (same == buckets.end()) same = buckets.insert(same, {{}, {}, 0, true, when});
+      if (same == buckets.end()) same = buckets.insert(same, {{}, {}, 0, when});
       append(*same, i, leaves[i]);
     }
     buffer.clear();
@@ -115,7 +114,7 @@ void append(GradientBucket& bucket, const RegisteredDecl& parameter, int64_t mul
     bucket.pieces.push_back({i, {begin, begin + size}, end});
     end += size;
     if (std::count(bucket.leaves.begin(), bucket.leaves.end(), i) == 0) bucket.leaves.push_back(i);
-    if (!bucket.ready.valid() || leaves[i].ready < bucket.ready) bucket.ready = leaves[i].ready;
+    wait_for(bucket.ready, leaves[i].ready);
   }
   bucket.elements = static_cast<Count>(end);
 }
@@ -134,7 +133,10 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
   const GradientSyncDecl& sync = graph.sync;
   std::map<std::string, size_t> of_name;
   for (const size_t i : taken) of_name[graph.value(leaves[i].parameter).name] = i;
-  using Buffer = std::vector<GradientBucket>;  // the last one is open unless closed
+  struct Buffer {
+    std::vector<GradientBucket> buckets;
+    bool closed = true;  // the last one
+  };
   std::map<std::tuple<bool, AtomSet, DType, DType>, Buffer> buffers;
   std::vector<RegisteredDecl> order;
   std::map<std::string, size_t> rest = of_name;
@@ -152,16 +154,15 @@ std::vector<GradientBucket> buckets_of_registered(const Graph& graph,
     const Leaf& leaf = leaves[members[0]];
     const bool alone = sync.tied_alone && leaf.tied;
     Buffer& buffer = buffers[{leaf.expert, leaf.data, leaf.dtype, leaf.stored}];
-    if (buffer.empty() || buffer.back().closed || alone) buffer.emplace_back();
-    GradientBucket& bucket = buffer.back();
+    if (buffer.closed || alone) buffer.buckets.emplace_back();
+    GradientBucket& bucket = buffer.buckets.back();
     append(bucket, parameter, sync.parameter_multiple, members, leaves);
-    const bool limited = sync.bucket_bytes && !(sync.first_stage_only && stage > 0);
-    bucket.closed = alone || (limited && bucket.elements * size_of(leaf.dtype) >=
-                                             static_cast<Count>(*sync.bucket_bytes));
+    const Count bytes = bucket.elements * size_of(leaf.dtype);
+    buffer.closed = alone || bytes >= bucket_limit(sync, stage, false);
   }
   std::vector<GradientBucket> dense, expert;
   for (auto& [kind, buffer] : buffers)
-    for (GradientBucket& bucket : buffer)
+    for (GradientBucket& bucket : buffer.buckets)
       (std::get<0>(kind) ? expert : dense).push_back(std::move(bucket));
   dense.insert(dense.end(), expert.begin(), expert.end());
   return dense;

@@ -24,7 +24,6 @@ struct GradientBucket {
   std::vector<size_t> leaves;  // indices
   std::vector<Piece> pieces;
   Count elements = 0;
-  bool closed = false;
   OpId ready;  // sent when this op's backward has run
 };
 

@@ -38,10 +38,6 @@ std::vector<Stretch> stretches(const Shape& shape, size_t dim, int64_t begin, in
 
 // --- when things happen --------------------------------------------------------------------------
 
-bool GradientSync::in_backward() const {
-  return every_microbatch(graph_.sync) || overlaps(graph_.sync);
-}
-
 void GradientSync::begin_forward(int stage, const Tag& tag) {
   begin(stage, tag);
   if (graph_.sync.gather_before_use) plan_first_uses(stage);
@@ -116,7 +112,7 @@ void GradientSync::after_backward(OpId op) {
   if (!reduces_now_) return;
   if (const auto it = scatters_.find(op); it != scatters_.end())
     for (const Unit* u : it->second) scatter_unit(*u);
-  if (!in_backward()) return;
+  if (!in_backward(graph_.sync)) return;
   if (graph_.sync.kind == SyncKind::per_parameter)
     for (size_t i = 0; i < leaves_.size(); ++i)
       if (leaves_[i].ready == op) reduce_alone(i);
@@ -140,7 +136,7 @@ void GradientSync::finish(const std::function<void(CallDecl::When)>& between) {
     return leaves_[a.leaves[0]].stage < leaves_[b.leaves[0]].stage;
   });
   if (graph_.sync.tied_first) reduce_tied(order, &Leaf::fresh);
-  if (!in_backward()) {
+  if (!in_backward(graph_.sync)) {
     if (graph_.sync.kind == SyncKind::per_parameter)
       for (const size_t i : order) reduce_alone(i);
     for (const Bucket& b : buckets_) reduce(b);

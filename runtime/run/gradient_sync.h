@@ -70,7 +70,6 @@ class GradientSync {
   void plan_reductions(const std::vector<const Unit*>& units, const std::vector<OpId>& running,
                        const RequiresGrad& requires_grad);
   bool entered_by_any(const Unit& unit, const RequiresGrad& requires_grad) const;
-  bool in_backward() const;
   Tag tag_for(const char* phase, const std::vector<size_t>& leaves) const;
   Family family_of(const std::vector<size_t>& leaves, AtomSet atoms) const;
 

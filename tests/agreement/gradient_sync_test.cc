@@ -1,11 +1,12 @@
-// Every way to synchronise gradients on small stacks, with and without a pipeline and a table that two
-// stages share, with the keys drawn at random: whatever is not refused runs as it is predicted and
-// leaves the gradients of the unsharded model.
+// Every way to synchronise gradients on small stacks, with and without a pipeline and a table that
+// two stages share, with the keys drawn at random: whatever is not refused runs as it is predicted
+// and leaves the gradients of the unsharded model.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "analyzer/base/text.h"
 #include "analyzer/io/model_json.h"
@@ -116,8 +117,7 @@ class RandomSync {
       maybe(2, "update_alignment", {"1", "2", "8"});
     }
     if (kind == "zero3") maybe(3, "persistent_elements", {"6", "1000"});
-    if (!zero12 && kind != "bucketed" && kind != "per_parameter" && chance(2))
-      keys.push_back(units());
+    if ((kind == "zero3" || kind == "fsdp") && chance(2)) keys.push_back(units());
     if (kind == "fsdp" && chance(2)) keys.push_back(R"("reshard_after_forward": false)");
     if (kind == "fsdp" && chance(2)) keys.push_back(R"("reshard_after_backward": false)");
     return keys;
@@ -146,16 +146,20 @@ class RandomSyncs : public testing::TestWithParam<uint32_t> {};
 TEST_P(RandomSyncs, RunAsPredicted) {
   constexpr uint32_t kModels = 60;
   uint32_t ran = 0;
+  std::set<SyncKind> kinds;
   for (uint32_t seed = GetParam() * kModels; seed < (GetParam() + 1) * kModels; ++seed) {
     const std::string text = RandomSync(seed).text();
     try {
-      const Verification v = run_on_host(parse_model(text));
+      const Model model = parse_model(text);
+      const Verification v = run_on_host(model);
       ASSERT_TRUE(v.match()) << "seed " << seed << "\n" << text << "\n" << text_of(v);
       ++ran;
+      kinds.insert(model.gradient_sync.kind);
     } catch (const UserError&) {  // refused
     }
   }
   EXPECT_GT(ran, kModels / 2);  // a generator of refused models tests nothing
+  EXPECT_EQ(kinds.size(), 6u);  // each kind that it draws
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomSyncs, testing::Range(0u, 4u));

@@ -75,7 +75,7 @@ TEST(Buckets, AreCutOnlyWhereAllGradientsAreOneFlatTensor) {
             (Lines{"all_reduce w2", "all_reduce w2", "all_reduce w1"}));
 }
 
-// Both stages read the table, the first one also w0, the second w1.
+// Both stages read the table, the first one also a and b, the second c.
 std::string tied(const std::string& sync) {
   return R"json({
   "schema": "shape2trace.model/1",
