@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <set>
 
 #include "analyzer/base/text.h"
 #include "runtime/run/data.h"
@@ -43,7 +42,27 @@ std::vector<double> excess_of_values(const Graph& graph, const Forward& forward)
   return excess;
 }
 
-// Numbers of one kind compared with the unsharded ones, worst first.
+void refuse_two_scales(const Graph& graph, const std::vector<double>& excess, const Op& op) {
+  for (const std::vector<size_t>& group : op.rule->linear)
+    for (const size_t i : group) {
+      const TensorId a = op.inputs[group.front()], b = op.inputs[i];
+      const double ratio = excess[b.at()] / excess[a.at()];
+      if (std::abs(ratio - 1) < 1e-9) continue;
+      throw UserError(
+          graph.file,
+          {{op.pointer,
+            fmt::format("{} adds {}, {:g} times the unsharded one because ranks average over their "
+                        "own elements, to {}, {:g} times",
+                        op.name, quoted(graph.value(b).name), excess[b.at()],
+                        quoted(graph.value(a).name), excess[a.at()]),
+            "terms that are equally many times too large, or nothing tells what the sum should be",
+            "Say \"loss_scale\": \"global\", or shard what the means are of alike; `predict` takes "
+            "it as it is.",
+            "mixed-means"}});
+    }
+}
+
+// Numbers of one kind compared with the unsharded ones.
 class Comparison {
  public:
   // How far numbers may stray from the unsharded ones by rounding alone.
@@ -131,12 +150,11 @@ class Verdict {
         forward_(forward),
         reference_(reference),
         reports_(reports),
-        rounding_(graph, forward, reference, narrowest(graph)),
-        tolerance_(exact ? 0 : tolerance_of(narrowest(graph))),
+        narrowest_(narrowest(graph)),
+        rounding_(graph, forward, reference, narrowest_),
+        tolerance_(exact ? 0 : tolerance_of(narrowest_)),
         gradient_tolerance_(
-            exact
-                ? 0
-                : std::max(tolerance_, tolerance_of(graph.sync.dtype.value_or(narrowest(graph))))),
+            exact ? 0 : std::max(tolerance_, tolerance_of(graph.sync.dtype.value_or(narrowest_)))),
         learning_rate_(learning_rate) {}
 
   Judgement judge() {
@@ -220,7 +238,7 @@ class Verdict {
 
   // A gradient may vanish by cancellation (the mean of a softmax is constant), and then what is
   // left is rounding. Moving a leaf by its own size would move the loss by gradient times leaf: a
-  // hundredth of the loss is the least that counts.
+  // hundredth of the loss is what gradients are measured by at least (Comparison::of_kind).
   double least_gradient(TensorId leaf, int64_t m) const {
     const auto& values = reference_.values[static_cast<size_t>(m)];
     const double size = max_abs(values[leaf.at()]);
@@ -330,7 +348,7 @@ class Verdict {
     Comparison c("update", gradient_tolerance_);
     const double step = learning_rate_ * gradient_factor(graph_, forward_, true);
     const bool exact = gradient_tolerance_ == 0;
-    const double few = exact ? 1 : 4 * unit_roundoff(narrowest(graph_)) / gradient_tolerance_;
+    const double few = exact ? 1 : 4 * unit_roundoff(narrowest_) / gradient_tolerance_;
     for (const auto& [p, gradient] : reference_.parameter_gradients) {
       const Tensor& before = reference_.values[0][p.at()];
       for (const auto& [stage, ranks] : holders(&RankReport::updated, p)) {
@@ -350,6 +368,7 @@ class Verdict {
   const Forward& forward_;
   const Reference& reference_;
   const std::vector<RankReport>& reports_;
+  const DType narrowest_;
   Rounding rounding_;
   const double tolerance_;
   const double gradient_tolerance_;  // of what is reduced in a coarser type
@@ -363,30 +382,6 @@ Judgement judge(const Graph& graph, const Forward& forward, const Reference& ref
                 const std::vector<RankReport>& reports, bool exact, double learning_rate) {
   return Verdict(graph, forward, reference, reports, exact, learning_rate).judge();
 }
-
-namespace {
-
-void refuse_two_scales(const Graph& graph, const std::vector<double>& excess, const Op& op) {
-  for (const std::vector<size_t>& group : op.rule->linear)
-    for (const size_t i : group) {
-      const TensorId a = op.inputs[group.front()], b = op.inputs[i];
-      const double ratio = excess[b.at()] / excess[a.at()];
-      if (std::abs(ratio - 1) < 1e-9) continue;
-      throw UserError(
-          graph.file,
-          {{op.pointer,
-            fmt::format("{} adds {}, {:g} times the unsharded one because ranks average over their "
-                        "own elements, to {}, {:g} times",
-                        op.name, quoted(graph.value(b).name), excess[b.at()],
-                        quoted(graph.value(a).name), excess[a.at()]),
-            "terms that are equally many times too large, or nothing tells what the sum should be",
-            "Say \"loss_scale\": \"global\", or shard what the means are of alike; `predict` takes "
-            "it as it is.",
-            "mixed-means"}});
-    }
-}
-
-}  // namespace
 
 void require_comparable_means(const Graph& graph, const Forward& forward) {
   const std::vector<double> excess = excess_of_values(graph, forward);

@@ -16,7 +16,9 @@ namespace s2t {
 struct Check {
   std::string name;  // "forward", "gradients", ...
   bool passed = true;
-  double figure = 0;     // greatest error, relative to the tensor it is in; or a count
+  // Greatest error, relative to its tensor, of an update to the step, or to what rounding does where
+  // that is more; or a count.
+  double figure = 0;
   double tolerance = 0;  // 0: exact
   std::string text;      // what was compared, or what failed first
 };

@@ -19,10 +19,10 @@ struct Reference {
   std::vector<std::map<TensorId, Tensor>> input_gradients;  // per microbatch
 };
 
-// `noise`: not 0 moves every number that an op makes by up to a unit in its last place, at random;
-// another noise, other numbers.
+// `seed`: not 0 moves every number that an op makes by up to a unit in its last place, at random;
+// another seed, other numbers.
 Reference run_reference(const Graph& graph, const Forward& forward, bool integers,
-                        DType precision = DType::f64, unsigned noise = 0);
+                        DType precision = DType::f64, unsigned seed = 0);
 
 // Whether sums of this model's integers stay exact: only ops that keep integers (times a power of
 // two), and float32 gives the very numbers that float64 does.

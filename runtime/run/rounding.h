@@ -5,7 +5,7 @@
 // How far is measured on the unsharded model: a few runs in the type, in which every number that an
 // op makes is moved by up to a unit in its last place, as another order of its sum would (Monte
 // Carlo arithmetic, Parker 1997); the greatest distance counts. Known here: the unsharded model. Not
-// known here: sharded runs, and how much of it they are allowed.
+// known here: sharded runs, and how many times as far they may stray (checks.cc).
 #pragma once
 
 #include "runtime/run/reference.h"

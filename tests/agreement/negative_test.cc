@@ -212,6 +212,11 @@ INSTANTIATE_TEST_SUITE_P(Models, SkippedGradientScale,
                                          "cancelling_terms"));
 
 // Gradients of a thousandth: a step by them is less than a bfloat16 parameter can show.
+TEST(SmallGradients, AreAllJudged) {
+  const Verification v = verify(load_model(file_of("deep_bf16_mlp")), on_host());
+  EXPECT_THAT(check_of(v, "gradients").text, testing::Not(testing::HasSubstr("not judged")));
+}
+
 TEST(SkippedScale, OfSmallGradientsFailsInSixteenBits) {
   VerifyOptions options = on_host();
   options.hooks.skip_gradient_scale = true;
