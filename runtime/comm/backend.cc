@@ -42,10 +42,6 @@ const Backend* find_backend(std::string_view name) {
   return nullptr;
 }
 
-void request_cancel() noexcept {
-  cancelled = true;
-}
-
 bool cancel_requested() noexcept {
   return cancelled;
 }

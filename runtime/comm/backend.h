@@ -67,8 +67,7 @@ struct Backend {
 std::span<const Backend> backends();
 const Backend* find_backend(std::string_view name);  // null if there is no such backend
 
-// Stops at the next wait of any rank of this process; safe in a signal handler.
-void request_cancel() noexcept;
+// By a signal: every rank of this process stops at its next wait.
 bool cancel_requested() noexcept;
 void throw_if_cancelled();  // CommError(cancelled)
 constexpr const char* kCancelled = "cancelled by a signal";

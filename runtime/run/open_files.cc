@@ -18,8 +18,9 @@ uint64_t allow_open_files(uint64_t wanted) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
   if (limit.rlim_cur >= wanted) return limit.rlim_cur;
+  const rlim_t had = limit.rlim_cur;
   limit.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : had;
 }
 
 void require_open_files(int64_t ranks, uint64_t allowed) {

@@ -1,8 +1,8 @@
 // How many files a run of processes keeps open, against `ulimit -n`.
 //
 // Pipes and sockets of whoever starts the ranks, and of mpirun; each process opens fewer. Measured
-// with Open MPI 4.1, which is the greediest: about 28, and 4 for each rank. Not known here: how the
-// ranks are started.
+// with Open MPI 4.1, which is the greediest: about 28, and 4 for each rank; some more are allowed
+// for. Not known here: how the ranks are started.
 #pragma once
 
 #include <cstdint>
